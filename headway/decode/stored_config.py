@@ -130,6 +130,8 @@ def check_fields(name: str, table: JsonObject) -> JsonObject:
         raise UnsupportedModelError("retrieval is not supported")
     if "streams" in table:
         raise UnsupportedModelError("two streams are not supported")
+    if "reasoner" in table:
+        raise UnsupportedModelError("graph reasoners are not supported")
     for setting in UNSUPPORTED_SETTINGS & table.keys():
         raise UnsupportedModelError(f"{name} with {setting} is not supported")
     fields = SUPPORTED_FIELDS[name].split()

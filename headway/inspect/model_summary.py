@@ -35,6 +35,8 @@ def summarise_blocks(config: Transformer.Config, source: int, target: int) -> li
             applies_to = positions[kind] if name == "position" else ""
             flops = cost.flops(queries, keys)
             found.append(BlockSummary(f"{side}.{name}", kind, cost.parameters, flops, applies_to))
+    if c.reasoner is not None:
+        found.append(BlockSummary("reasoner", c.reasoner.kind, costs["reasoner"].parameters, 0))
     top = target if c.decoder.layers else source
     return [*found, BlockSummary("head", c.head.kind, costs["head"].parameters, costs["head"].flops(top, 0))]
 
@@ -52,10 +54,12 @@ def _stack_blocks(stack: Stack.Config, scope: Scope) -> Iterator[tuple[str, str,
 def _layer_blocks(stack: Stack.Config, scope: Scope) -> Iterator[tuple[str, str, Cost]]:
     for part, cost in stack.position_costs(scope).items():
         yield "position", part.kind, cost
-    mixers = stack.mixer_costs(scope)
-    for layer, parts in enumerate(zip(*map(stack.tiled, ("mixer", "cross", "feedforward")))):
-        for name, part in zip(("self", "cross", "feedforward"), parts):
-            if part is not None and not isinstance(part, NoFeedForward.Config):
+    mixers, nodes = stack.mixer_costs(scope), stack.node_costs(scope)
+    for layer, parts in enumerate(zip(*map(stack.tiled, ("mixer", "cross", "nodes", "feedforward")))):
+        for name, part in zip(("self", "cross", "nodes", "feedforward"), parts):
+            if part is not None and name == "nodes":
+                yield f"{layer}.{name}", part.kind, stack.count_once(layer, nodes[layer])
+            elif part is not None and not isinstance(part, NoFeedForward.Config):
                 cost = mixers[layer] if name == "self" else part.cost(scope)
                 role = "feedforward" if name == "feedforward" else "mixer"
                 wiring = Cost(parameters=stack.residual.parameters(scope, role))

@@ -13,6 +13,7 @@ chunked_encoder.py  encoder output of texts that are too long for the encoder
 shared_layers.py checks of what layers share: weights, keys and values
 query_stream.py  QueryStream: vectors that know a position but not its token (XLNet)
 derived_cross.py cross-attention that a config leaves out
+reasoner.py      message passing over graphs (graphs.py); node_listener.py: the sub-layer that attends to their nodes
 init.py          weight initialisation
 statistics.py    statistics reported by layers
 

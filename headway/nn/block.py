@@ -1,6 +1,7 @@
 """A Transformer block: self-attention or another mixer, cross-attention, feed-forward, each in a residual.
 
-Between the last two, some layers of a decoder that retrieves have chunked cross-attention to neighbours."""
+Between the last two, some layers of a decoder that retrieves have chunked cross-attention to neighbours, and those of
+one with a graph reasoner listen to its nodes, with a residual connection of their own."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -14,7 +15,7 @@ from headway.nn.build import Scope, make
 from headway.nn.cache.kv import LayerCache
 from headway.nn.context import Context
 from headway.nn.layers.feedforward import NoFeedForward
-from headway.nn.layers.residual import Residual, streams
+from headway.nn.layers.residual import streams
 from headway.nn.masks.masks import Mask
 
 
@@ -27,19 +28,22 @@ class Block(nn.Module):
         residual: Any,
         scope: Scope,
         neighbours: nn.Module | None = None,
+        nodes: nn.Module | None = None,
     ) -> None:
-        """neighbours: chunked cross-attention, where this layer has some."""
+        """neighbours: chunked cross-attention, where this layer has some. nodes: a NodeListener, likewise."""
         super().__init__()
         parts: dict[str, nn.Module] = {"self": make("mixer", mixer, scope)}
         if cross is not None:
             parts["cross"] = make("mixer", cross, scope)
         if neighbours is not None:
             parts["neighbours"] = neighbours
+        if nodes is not None:
+            parts["nodes"] = nodes
         if not isinstance(feedforward, NoFeedForward.Config):
             parts["feedforward"] = make("feedforward", feedforward, scope)
         self.sublayers = nn.ModuleDict(parts)
         self.gain: float = residual.gain(scope)  # factor of the initial weights of residual_outputs
-        roles = {name: "feedforward" if name == "feedforward" else "mixer" for name in parts}
+        roles = {name: "feedforward" if name == "feedforward" else "mixer" for name in parts if name != "nodes"}
         self.residuals = nn.ModuleDict({name: residual.build(scope, role) for name, role in roles.items()})
 
     def forward(
@@ -54,14 +58,17 @@ class Block(nn.Module):
         for name, sublayer in self.sublayers.items():
             if name == "neighbours" and before_neighbours is not None:
                 before_neighbours(streams(s)[0])
-            residual: Residual = self.residuals[name]  # type: ignore[assignment]
             cache = None if caches is None else caches.get(name)
             path = f"{ctx.path}.{name}"
             position = ctx.cross_position if name == "cross" else None
             inside = replace(ctx, path=path) if name == "self" else ctx.for_sublayer(path, position=position)
-            s = residual.wrap(s, lambda x, run=sublayer, c=inside, kept=cache: _run(run, x, c, kept), ctx.queries)  # type: ignore[misc]
+            wiring: Any = sublayer if name == "nodes" else self.residuals[name]
+            if name == "nodes":
+                s = sublayer(s, inside, cache)
+            else:
+                s = wiring.wrap(s, lambda x, run=sublayer, c=inside, kept=cache: _run(run, x, c, kept), ctx.queries)
             if ctx.traced:
-                inside.record_norm("norm", getattr(residual, "norm", None))  # a kind of one's own may have none
+                inside.record_norm("norm", getattr(wiring, "norm", None))  # a kind of one's own may have none
                 for number, stream in enumerate(streams(s), start=1):
                     inside.record("stream" if number == 1 else f"stream{number}", stream)
         return s
@@ -80,6 +87,8 @@ class Block(nn.Module):
             caches["cross"] = self.sublayers["cross"].new_cache(batch, device, cross=True)  # type: ignore[operator]
         if "neighbours" in self.sublayers:
             caches["neighbours"] = self.sublayers["neighbours"].new_cache(batch, device)  # type: ignore[operator]
+        if "nodes" in self.sublayers:
+            caches["nodes"] = self.sublayers["nodes"].new_cache(batch, device)  # type: ignore[operator]
         if self._feedforward_keeps:
             caches["feedforward"] = self.sublayers["feedforward"].new_cache(batch, device)  # type: ignore[operator]
         return caches

@@ -25,6 +25,7 @@ class Scope:
     first_of_kind: bool = True  # no layer below has the same kind of mixer
     other_layers: int = 0  # layers of the other side; 0: there is none
     autoregressive: bool = True  # else the decoder sees all of its target
+    nodes: bool = False  # there is a graph reasoner, whose nodes a decoder can listen to
     masks: tuple[Mask, ...] = ()  # of these layers, for the cost of a mixer or a position; none: cross-attention
 
     def linear_parameters(self, inputs: int, outputs: int, bias: bool = True) -> int:

@@ -16,7 +16,7 @@ def check_shared_weights(stack: Any, scope: Scope, distinct: int) -> None:
             "Choose another number.",
             "distinct_layers",
         )
-    for name in ("mixer", "cross", "feedforward"):
+    for name in ("mixer", "cross", "nodes", "feedforward"):
         parts = stack.tiled(name)
         for index in range(distinct, stack.layers):
             if parts[index] != parts[index % distinct]:

@@ -25,6 +25,7 @@ from headway.nn.masks.masks import FULL, Mask, in_any_order, make_mask
 from headway.nn.memory_tokens import MemoryTokens
 from headway.nn.mixers.attention import Attention
 from headway.nn.mixers.shared_kv import SharedKV
+from headway.nn.node_listener import NodeListener, check_node_listeners, resolve_node_listeners
 from headway.nn.positions.positions import NoPosition, Position
 from headway.nn.query_stream import QueryStream, check_query_stream
 from headway.nn.sequence import LastToken, TokenPositions
@@ -43,6 +44,7 @@ class Stack(nn.Module):
         mask: tuple[Part, ...] | None = slot("mask", None, per_layer=True)  # full, or causal in a decoder
         mixer: tuple[Part, ...] = slot("mixer", "attention", per_layer=True)
         cross: tuple[Part, ...] | None = slot("mixer", None, per_layer=True)  # attention, like the mixer
+        nodes: tuple[Part, ...] | None = slot("mixer", None, per_layer=True)  # the same, to the nodes of a reasoner
         feedforward: tuple[Part, ...] = slot("feedforward", "relu", per_layer=True)
         residual: Any = slot("residual", "post")
         memory_tokens: Any = slot("memory_tokens", None)  # no memory tokens
@@ -71,7 +73,8 @@ class Stack(nn.Module):
             for name in ("mixer", "feedforward"):
                 filled[name] = tuple(_locate_errors(name, lambda p=p: p.resolved(scope)) for p in getattr(self, name))
             filled["cross"] = None if encoder is None else self._resolved_cross(scope, encoder)
-            for name in ("position", "mask", "mixer", "cross", "feedforward"):
+            filled["nodes"] = _locate_errors("nodes", lambda: resolve_node_listeners(self, scope))
+            for name in ("position", "mask", "mixer", "cross", "nodes", "feedforward"):
                 parts = filled.get(name, getattr(self, name))
                 if parts is not None:
                     _locate_errors(name, lambda parts=parts: tile_over_layers(parts, self.layers))
@@ -130,8 +133,11 @@ class Stack(nn.Module):
                 mask = mask if self.streams != 2 else in_any_order(mask)
                 position.check(mask)
                 mixer.check(mask, position)
-            for cross in filter(None, self.tiled("cross")):
-                _check_cross(cross)
+            for name in ("cross", "nodes"):
+                for part in filter(None, self.tiled(name)):
+                    _check_cross(part, name)
+            if self.nodes is not None:
+                check_node_listeners(self)
             check_shared_kv(self)
             if self.memory_tokens is not None:
                 feedforwards: Any = self.feedforward
@@ -166,6 +172,7 @@ class Stack(nn.Module):
                     wiring += self.residual.parameters(scope, "feedforward")
                 own += costs[index] + self.count_once(index, feedforward.cost(scope) + Cost(parameters=wiring))
                 cross += Cost() if other is None else self.count_once(index, other.cost(scope))
+            own += sum((self.count_once(index, cost) for index, cost in enumerate(self.node_costs(scope))), Cost())
             if self.streams == 2:
                 own += Cost(
                     parameters=scope.d_model, flops_per_query=own.flops_per_query, flops_per_pair=own.flops_per_pair
@@ -183,6 +190,11 @@ class Stack(nn.Module):
         def count_once(self, index: int, cost: Cost) -> Cost:
             """The cost of a part of this layer, without parameters if an earlier layer has the same."""
             return cost if index < (self.distinct_layers or self.layers) else replace(cost, parameters=0)
+
+        def node_costs(self, scope: Scope) -> list[Cost]:
+            """Of listening to nodes, of each layer: parameters alone, as texts do not tell how many nodes there are."""
+            parts = [part for part in self.tiled("nodes") if part is not None]
+            return [Cost(parameters=NodeListener.cost(part, scope).parameters) for part in parts]
 
         def mixer_costs(self, scope: Scope) -> list[Cost]:
             """Of each layer under its mask; the first of those that share keys and values also pays for making them."""
@@ -219,7 +231,7 @@ class Stack(nn.Module):
         self.position_of = [(list(sharing).index(part), positions[:i].count(part)) for i, part in enumerate(positions)]
         self.masks: list[Mask] = [make_mask(part) for part in config.tiled("mask")]
         self.query_stream = QueryStream(scope, self.masks) if config.streams == 2 else None
-        parts = list(zip(*map(config.tiled, ("mixer", "cross", "feedforward"))))
+        parts = list(zip(*map(config.tiled, ("mixer", "cross", "nodes", "feedforward"))))
         self.shared_kv_layers = config.shared_kv_layers
         self.shared = (
             SharedKV(config.tiled("mixer")[self.shared_kv_layers[0]], scope) if self.shared_kv_layers else None
@@ -236,8 +248,9 @@ class Stack(nn.Module):
                 config.residual,
                 own := config.layer_scope(scope, index),
                 self.retrieval.make_sublayer(own) if self.retrieval is not None and index in attending else None,
+                None if nodes is None else NodeListener(nodes, own),
             )
-            for index, (mixer, cross, ff) in enumerate(parts[: config.distinct_layers])
+            for index, (mixer, cross, nodes, ff) in enumerate(parts[: config.distinct_layers])
         )
         # From this layer on nothing is cached: there, only the tokens whose output is wanted need be computed.
         self.first_uncached = (
@@ -340,7 +353,7 @@ def _max_lookback(masks: Iterable[Mask]) -> int | None:
     return None if None in lookbacks else max(lookback for lookback in lookbacks if lookback is not None)
 
 
-def _check_cross(part: Any) -> None:
+def _check_cross(part: Any, name: str) -> None:
     """Cross-attention sees all of the source, without positions."""
     try:
         part.check(FULL, NoPosition.Config())
@@ -348,7 +361,7 @@ def _check_cross(part: Any) -> None:
     except ConfigError:
         supported = False
     if not supported:
-        raise ConfigError(f'{part.kind} has no cross-attention. Set cross = "attention", or leave it out.', "cross")
+        raise ConfigError(f'{part.kind} has no cross-attention. Set {name} = "attention", or leave it out.', name)
 
 
 def _locate_errors(name: str, act: Any) -> Any:

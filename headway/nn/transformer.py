@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
+from headway.config.own_kinds import import_owner
 from headway.config.schema import Node, number, slot
 from headway.errors import ConfigError, HeadwayError
 from headway.nn.build import Cost, Scope, make
@@ -55,6 +56,7 @@ class Transformer(nn.Module):
         decoder: Stack.Config = Stack.Config()
         head: Any = slot("head", "logits")
         predicted_length: int | None = number(None, low=1)  # longest target of a decoder that writes all of it at once
+        reasoner: Any = slot("reasoner", None)  # no graphs beside the text
 
         def scope(self, side: Any) -> Scope:
             return Scope(
@@ -66,6 +68,7 @@ class Transformer(nn.Module):
                 layers=getattr(self, side).layers,
                 other_layers=(self.decoder if side == "encoder" else self.encoder).layers,
                 autoregressive=self.predicted_length is None,
+                nodes=self.has_reasoner,
             )
 
         def resolved(self) -> "Transformer.Config":
@@ -89,6 +92,8 @@ class Transformer(nn.Module):
                         "out.",
                         "predicted_length",
                     )
+            if self.has_reasoner and not self.decoder.layers:
+                raise ConfigError("a reasoner has a decoder that listens to it. Set decoder.layers.", "reasoner")
             try:
                 self.norm.check(self.d_model, self.sides)
             except ConfigError as error:
@@ -109,6 +114,7 @@ class Transformer(nn.Module):
                 )
             self._check_norm()
             filled: dict[str, Any] = {"source_vocabulary": source}
+            filled["reasoner"] = self.reasoner if self.has_reasoner else None
             for side in ("encoder", "decoder"):
                 encoder = self.encoder if side == "decoder" and self.encoder.layers else None
                 try:
@@ -116,6 +122,10 @@ class Transformer(nn.Module):
                 except ConfigError as error:
                     raise error.inside(side) from None
             return replace(self, **filled)
+
+        @property
+        def has_reasoner(self) -> bool:
+            return self.reasoner is not None and self.reasoner.kind != "none"
 
         @property
         def derived_cross(self) -> DerivedCross | None:
@@ -140,7 +150,7 @@ class Transformer(nn.Module):
             return [side for side in ("encoder", "decoder") if getattr(self, side).layers]
 
         def costs(self) -> dict[str, Cost]:
-            """By part: embedding, encoder, decoder, cross, head."""
+            """By part: embedding, encoder, decoder, cross, head; and reasoner, where there is one."""
             c = self.resolved()
             if c.vocabulary is None or c.source_vocabulary is None:
                 raise ConfigError("model.vocabulary is not set.")
@@ -156,13 +166,16 @@ class Transformer(nn.Module):
             head = c.head.cost(top, c.vocabulary, c.embedding.ties_output)
             if c.predicted_length is not None:
                 head += LengthPredictor.cost(c.predicted_length, c.scope("encoder"))
-            return {
+            costs = {
                 "embedding": embedding,
                 "encoder": encoder,
                 "decoder": decoder,
                 "cross": cross,
                 "head": head,
             }
+            if c.reasoner is not None:
+                costs["reasoner"] = c.reasoner.cost(top, c.vocabulary)
+            return costs
 
         def parameter_count(self) -> int:
             return sum(cost.parameters for cost in self.costs().values())
@@ -205,6 +218,9 @@ class Transformer(nn.Module):
         longest = c.predicted_length
         self.length_predictor = None if longest is None else LengthPredictor(longest, c.scope("encoder"))
         self.head = c.head.build(c.scope(c.sides[-1]), c.vocabulary, c.embedding.ties_output)
+        self.reasoner: Any = None
+        if c.reasoner is not None:
+            self.reasoner = import_owner("reasoner", c.reasoner.kind)(c.reasoner, c.scope("decoder"), c.vocabulary)
         initialise(self)
 
     @property
@@ -242,6 +258,7 @@ class Transformer(nn.Module):
         valid: Tensor | PackedPositions | FactorisationOrder | None = None,
         *,
         memory: Memory | None = None,
+        nodes: Memory | None = None,
         state: DecoderState | None = None,
         inserted: InsertedVectors | None = None,
         report: ForwardReport | None = None,
@@ -251,7 +268,7 @@ class Transformer(nn.Module):
         """Ids (B, T) -> hidden (B, T, d). With a state, these ids follow those that it has processed. `inserted`:
         vectors in the place of the embeddings of some ids, as of a picture. `last`: only for each row's last real
         token, (B, 1, d); what serves only the others is not computed. `neighbours`: for a decoder that retrieves, those
-        of each chunk that is complete with these ids.
+        of each chunk that is complete with these ids. `nodes`: of a graph, by the reasoner.
 
         With a FactorisationOrder, for which it needs two streams: hidden (B, K, d) of the tokens to be predicted."""
         order = valid if isinstance(valid, FactorisationOrder) else None
@@ -263,6 +280,7 @@ class Transformer(nn.Module):
         else:
             tokens = positions_after(state.lengths, state.end, ids.shape[1], real, state.uniform)
             memory = state.memory if memory is None else memory
+            nodes = state.nodes if nodes is None else nodes
         predicted = None
         if order is not None:
             tokens, predicted = order_tokens(tokens, order)
@@ -271,6 +289,8 @@ class Transformer(nn.Module):
             ctx.memories["encoder"] = memory
         if neighbours is not None:
             ctx.retrieved = self._embed_neighbours(neighbours)
+        if nodes is not None:
+            ctx.memories["nodes"] = nodes
         wanted = LastToken(real) if last else None
         hidden = self._run("decoder", ids, ctx, state=state, inserted=inserted, last=wanted)
         if state is not None:
@@ -318,10 +338,12 @@ class Transformer(nn.Module):
         table: nn.Embedding = self.embeddings[self.config.sides[-1]].table  # type: ignore[assignment]
         return table.weight
 
-    def new_state(self, batch: int, memory: Memory | None = None, *, trainable: bool = False) -> DecoderState:
+    def new_state(
+        self, batch: int, memory: Memory | None = None, *, nodes: Memory | None = None, trainable: bool = False
+    ) -> DecoderState:
         """Empty caches for all layers. `trainable`: the weights change before the state is read again."""
         stack: Stack = self.stacks["decoder"]  # type: ignore[assignment]
-        return DecoderState(stack.new_caches(batch, self.device, trainable), memory, batch, self.device)
+        return DecoderState(stack.new_caches(batch, self.device, trainable), memory, batch, self.device, nodes)
 
     def _embed_neighbours(self, neighbours: Neighbours) -> EmbeddedNeighbours:
         retrieval: Any = self.stacks["decoder"].retrieval

@@ -12,7 +12,7 @@ from headway.errors import HeadwayError
 if TYPE_CHECKING:
     from headway.config.config import Config
 
-LIMITED_SLOTS = ("position", "mixer", "cross")  # whose parts may have learned something for each position
+LIMITED_SLOTS = ("position", "mixer", "cross", "nodes")  # whose parts may have learned something for each position
 
 
 @dataclass(frozen=True)

@@ -209,10 +209,18 @@ class CrossKVCache:
 
 
 class DecoderState:
-    """The caches of all layers, and the encoder output until cross-attention has projected it into its own cache."""
+    """The caches of all layers; the encoder output and the nodes of a graph until cross-attention has projected them
+    into its own caches."""
 
-    def __init__(self, layers: list[dict[str, LayerCache]], memory: Memory | None, batch: int, device: torch.device):
-        self.layers, self.memory = layers, memory
+    def __init__(
+        self,
+        layers: list[dict[str, LayerCache]],
+        memory: Memory | None,
+        batch: int,
+        device: torch.device,
+        nodes: Memory | None = None,
+    ):
+        self.layers, self.memory, self.nodes = layers, memory, nodes
         self.lengths = torch.zeros(batch, dtype=torch.long, device=device)
         self.end, self.uniform = 0, True
 
@@ -220,14 +228,12 @@ class DecoderState:
         self.lengths = self.lengths + (length if valid is None else valid.sum(1))
         self.end = self.end + length if valid is None else _max_length(self.lengths)
         self.uniform = self.uniform and valid is None
-        self.memory = None
+        self.memory = self.nodes = None
 
     def select(self, rows: Tensor) -> None:
         self.lengths = self.lengths[rows]
         self._each(lambda cache: cache.select(rows))
-        if self.memory is not None:
-            values, positions = self.memory
-            self.memory = Memory(values.index_select(0, rows), _select_rows(positions, rows))
+        self.memory, self.nodes = (_select_memory(one, rows) for one in (self.memory, self.nodes))
 
     @property
     def min_length(self) -> Tensor:
@@ -242,12 +248,12 @@ class DecoderState:
 
     def snapshot(self) -> "DecoderState":
         layers = [{name: cache.snapshot() for name, cache in layer.items()} for layer in self.layers]
-        saved = DecoderState(layers, self.memory, 0, self.lengths.device)
+        saved = DecoderState(layers, self.memory, 0, self.lengths.device, self.nodes)
         saved.lengths, saved.end, saved.uniform = self.lengths.clone(), self.end, self.uniform
         return saved
 
     def restore(self, saved: "DecoderState") -> None:
-        self.memory, self.lengths = saved.memory, saved.lengths.clone()
+        self.memory, self.nodes, self.lengths = saved.memory, saved.nodes, saved.lengths.clone()
         self.end, self.uniform = saved.end, saved.uniform
         for mine, theirs in zip(self.layers, saved.layers):
             for name, cache in mine.items():
@@ -293,6 +299,12 @@ def _common_length(lengths: Tensor) -> tuple[int, bool]:
     """The largest length, and whether all are equal."""
     distinct = set(lengths.tolist())
     return max(distinct, default=0), len(distinct) <= 1
+
+
+def _select_memory(memory: Memory | None, rows: Tensor) -> Memory | None:
+    if memory is None:
+        return None
+    return Memory(memory.values.index_select(0, rows), _select_rows(memory.positions, rows))
 
 
 def _select_rows(tokens: TokenPositions, rows: Tensor) -> TokenPositions:

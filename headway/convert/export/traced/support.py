@@ -19,6 +19,8 @@ def unsupported(config: Config) -> str:
     model: Any = config.model
     if model.head.kind == "pooled" and model.head.pooling != "first":
         return f"the head takes the {model.head.pooling} of all tokens, and a graph is not told which are padding."
+    if model.reasoner is not None:
+        return f'reasoner is "{model.reasoner.kind}": a graph is no input of what is exported.'
     for side in model.sides:
         stack = getattr(model, side)
         for slot in ("mixer", "cross"):
