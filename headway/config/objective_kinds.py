@@ -10,12 +10,14 @@ permutation      running text     the same, trained in random orders
 masked           running text     a language model that fills gaps
 classify, tag,   labelled text    an encoder with a head: headway.translate.task_model
 match, embed
+solve            problems         a decoder that writes answers: headway.translate.solver
 """
 
 PAIR_OBJECTIVES = ("translation", "masked_target")
 DENOISING_OBJECTIVES = ("span_corruption", "denoising")
 GENERATING_OBJECTIVES = ("causal", "permutation")
-TASKS = ("classify", "tag", "match", "embed")
+ENCODER_TASKS = ("classify", "tag", "match", "embed")
+TASKS = (*ENCODER_TASKS, "solve")
 
 
 def reads_pairs(kind: str) -> bool:

@@ -1,5 +1,5 @@
-"""Labelled text for tasks on top of an encoder: texts with labels, words with tags, two texts with a label or a score,
-texts that belong together.
+"""Labelled text for tasks: texts with labels, words with tags, two texts with a label or a score, texts that belong
+together, problems with answers.
 
 TSV, CSV, JSON lines or CoNLL ─► read_labelled() ─► LabelledData ─► hold_out(): training and validation, no text in both
 """
@@ -12,8 +12,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from headway.data.graphs import Graph, read_graph
 from headway.data.parallel_files import strip_compression
 from headway.data.quoted_tables import find_delimiter, is_quoted_table, read_quoted_rows
+from headway.data.toy.algorithms import parse_problem
 from headway.errors import HeadwayError
 from headway.files.cache import fingerprint
 from headway.files.text_files import format_path, read_lines
@@ -26,8 +28,10 @@ SAMPLED_LINES = 1000  # of a table, to see how it is quoted
 
 
 class LabelledExample(NamedTuple):
-    texts: tuple[str, ...]  # of classify one, of match two, of embed anchor, positive, negatives; of tag the words
-    labels: tuple[str, ...] = ()  # of tag one for each word; of embed none
+    # of classify one, of match two, of embed anchor, positive, negatives; of tag the words; of solve text and answer
+    texts: tuple[str, ...]
+    labels: tuple[str, ...] = ()  # of tag one for each word; of embed none; of solve the kind of problem, or none
+    graph: Graph | None = None  # of a problem
 
 
 class TaskColumns(NamedTuple):
@@ -48,6 +52,7 @@ COLUMNS = {
     "tag": TaskColumns((("words", "tokens"),), ("tags", "labels")),
     "match": TaskColumns((("text1", "sentence1", "premise"), ("text2", "sentence2", "hypothesis")), ("label", "score")),
     "embed": TaskColumns((("anchor", "query", "text1"), ("positive", "text2")), more=("negative",)),
+    "solve": TaskColumns((("text", "problem", "prompt"), ("answer",))),
 }
 
 
@@ -87,7 +92,8 @@ class LabelledData:
 
     @property
     def identity(self) -> str:
-        return fingerprint([self.task, *(json.dumps([e.texts, e.labels]) for e in self.examples)])
+        parts = ((e.texts, e.labels, e.graph) if e.graph else (e.texts, e.labels) for e in self.examples)
+        return fingerprint([self.task, *map(json.dumps, parts)])
 
 
 @dataclass
@@ -98,7 +104,7 @@ class _Collector:
     examples: list[LabelledExample] = field(default_factory=list)
     empty_count: int = 0
 
-    def add(self, texts: Sequence[str], labels: Sequence[str], where: str) -> None:
+    def add(self, texts: Sequence[str], labels: Sequence[str], where: str, graph: Graph | None = None) -> None:
         if self.task == "tag" and len(texts) != len(labels):
             raise HeadwayError(
                 f"{where}: {len(texts)} words and {len(labels)} tags. Give one tag for each word, both separated by "
@@ -110,7 +116,9 @@ class _Collector:
             return
         if "" in labels:
             raise HeadwayError(f"{where}: the label is empty. Give every text a label, or leave the line out.")
-        self.examples.append(LabelledExample(texts, tuple(labels)))
+        if self.task == "solve" and graph is None and (known := parse_problem(texts[0])):
+            labels, graph = labels or known[:1], known[1]
+        self.examples.append(LabelledExample(texts, tuple(labels), graph))
 
 
 def read_labelled(paths: Sequence[str], task: str) -> LabelledData:
@@ -238,6 +246,11 @@ def _read_json_lines(path: str, collector: _Collector) -> None:
 def _add_table(table: dict[str, Any], collector: _Collector, where: str) -> None:
     columns = COLUMNS[collector.task]
     cells = [_find_cell(table, names, where) for names in columns.texts]
+    if collector.task == "solve":
+        graph = None if table.get("graph") is None else read_graph(table["graph"], where)
+        kind = str(table.get("task") or "").strip()
+        collector.add([str(cell) for cell in cells], [kind] if kind else [], where, graph)
+        return
     if columns.label:
         cells.append(_find_cell(table, columns.label, where))
     for name in columns.more:

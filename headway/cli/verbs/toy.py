@@ -8,6 +8,7 @@ import click
 from headway.cli.app import Verb, option
 from headway.cli.terminal import log
 from headway.data.toy import write_toy
+from headway.data.toy.algorithms import ALGORITHMS, MIXTURE, write_problems
 from headway.data.toy.tasks import TASKS, write_task
 
 TRAIN_FILES = {
@@ -16,7 +17,10 @@ TRAIN_FILES = {
     "valid-source": "valid.en",
     "valid-target": "valid.qtx",
 }
-TASK_GROUP = "Task (for a language model)"
+TASK_GROUP = "Task"
+SUMMARIES = {task.name: task.summary for task in TASKS.values()}
+SUMMARIES |= {algorithm.name: algorithm.summary for algorithm in ALGORITHMS.values()}
+SUMMARIES[MIXTURE] = f"problems of the last {len(ALGORITHMS)}, in turn"
 
 
 @click.command(
@@ -29,6 +33,10 @@ TASK_GROUP = "Task (for a language model)"
             "headway toy --task needle --length 128 --test-length 128 --test-length 512 --out needle",
             "a task for a language model, with tests of two lengths",
         ),
+        (
+            "headway toy --task algorithms --length 8 --test-length 8 --test-length 16 --out problems",
+            "problems as text and as graphs, for a model with a graph reasoner",
+        ),
     ],
 )
 @option("--out", "-o", aliases=["--output"], type=click.Path(path_type=Path), required=True, help="Output directory.")
@@ -36,15 +44,17 @@ TASK_GROUP = "Task (for a language model)"
 @option("--seed", type=int, default=0, help="Random seed.")
 @option(
     "--task",
-    type=click.Choice(list(TASKS)),
+    type=click.Choice(list(SUMMARIES)),
+    metavar="NAME",
     group=TASK_GROUP,
-    help="; ".join(f"{task.name}: {task.summary}" for task in TASKS.values()) + ".",
+    help="; ".join(f"{name}: {summary}" for name, summary in SUMMARIES.items()) + ".",
 )
 @option(
     "--length",
     type=click.IntRange(min=1),
     group=TASK_GROUP,
-    help="Longest training line: letters, characters of a haystack, pairs, digits or bits. Default: by task.",
+    help="Longest training line: letters, characters of a haystack, pairs, digits, bits, numbers or nodes. Default: by "
+    "task.",
 )
 @option(
     "--test-length",
@@ -70,7 +80,9 @@ def toy(
     and test, which share no sentence, and test.align with the true word alignments.
 
     With --task, lines of a prompt and its answer for a language model: train.txt, valid.txt, and for each test length N
-    test-N.tsv with 200 prompts that are in neither, a tab, and the answer."""
+    test-N.tsv with 200 prompts that are in neither, a tab, and the answer. Of minimum, search, sort, bfs,
+    shortest_path, components and algorithms, a line is a problem, its answer and its graph (.jsonl): see
+    docs/transnar.md."""
     context = click.get_current_context()
     flags = {"pairs": "--pairs", "length": "--length", "test_lengths": "--test-length", "lines": "--lines"}
     given = [name for name in flags if context.get_parameter_source(name) is click.core.ParameterSource.COMMANDLINE]
@@ -94,7 +106,13 @@ def write_corpus(out: Path, pairs: int, seed: int) -> None:
 def write_task_files(
     out: Path, task: str, length: int | None, lines: int, seed: int, test_lengths: tuple[int, ...]
 ) -> None:
-    files = write_task(out, task, length, lines=lines, seed=seed, test_lengths=test_lengths)
+    if task in TASKS:
+        files = write_task(out, task, length, lines=lines, seed=seed, test_lengths=test_lengths)
+    else:
+        files = write_problems(out, task, length, lines=lines, seed=seed, test_sizes=test_lengths)
     log(f"wrote {', '.join(file.name for file in files)} to {out}")
     text, valid = (shlex.quote(str(file)) for file in files[:2])
-    log(f"next: headway train --text {text} --valid-text {valid} --set tokenizer=characters --out my-model")
+    if task in TASKS:
+        log(f"next: headway train --text {text} --valid-text {valid} --set tokenizer=characters --out my-model")
+    else:
+        log(f"next: headway train --task solve --data {text} --valid-data {valid} --out my-model")

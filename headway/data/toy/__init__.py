@@ -2,7 +2,8 @@
 language, with word alignments known by construction.
 
     words (dictionary) ──► phrases (both languages at once, with links) ──► sentences (kinds) ──► toy_corpus, write_toy
-    tasks (copy, needle, …: prompts with answers) ──► write_task            both are written by output
+    tasks (copy, needle, …: prompts with answers) ──► write_task            all are written by output
+    algorithms (sort, bfs, …: problems, graphs, answers) ──► write_problems
 
 The invented language (private-use code qtx) is regular but far from English. The time comes first and the verb
 last; adjectives follow their noun and agree with it in class, number and case; "in", "to", "from" and "with" are
