@@ -20,6 +20,8 @@ def format_usage_command(config: Config, folder: str | Path, adapter: bool = Fal
     if config.train.objective.kind in TASKS:
         if config.train.objective.kind == "embed":
             return f"headway embed --model {model} lines.txt --out vectors.npy"
+        if config.train.objective.kind == "solve":
+            return f"headway predict --model {model} --input problems.jsonl"
         second = ' "…"' if config.train.objective.kind == "match" else ""
         return f'headway predict --model {model} "…"{second}'
     if is_denoising(config.train.objective.kind):
@@ -70,6 +72,8 @@ def model_card(
     unit = "pairs" if translates else "examples" if task else "lines"
     title = f"A translator, {sides}" if translates else f"A {what} model ({config.train.objective.kind})"
     title = f"An encoder with the task {task}" if task else title
+    reasoner = " with a graph reasoner" if config.model.reasoner is not None else ""
+    title = f"A model that solves problems{reasoner}" if task == "solve" else title
     rows = [
         ("trained by", f"Headway {__version__}, {step:,} steps, seed {config.train.seed}"),
         ("parameters", f"{config.model.parameter_count():,}"),

@@ -18,6 +18,7 @@ from headway.data.batches import round_up_lengths
 from headway.data.ragged import RaggedArray, ragged_from_arrays
 from headway.errors import ConfigError
 from headway.nn.frontends.frontend import MediaBatch
+from headway.nn.graphs import Graphs
 from headway.nn.masks.masks import make_mask
 from headway.nn.ops.cross_entropy import IGNORE_INDEX
 from headway.nn.sequence import FactorisationOrder, PackedPositions, PackedTexts
@@ -34,6 +35,7 @@ class Example(NamedTuple):
     alignment: np.ndarray | None = None  # (n, 2) source word, target word; for guided alignment
     others: tuple[np.ndarray, ...] = ()  # what a task reads beside these: see headway.train.task_objectives
     line_ends: np.ndarray | None = None  # where each line of the target ends; for denoising
+    graph: Any = None  # an EncodedGraph, of a problem that is to be solved
 
 
 class Batch(NamedTuple):
@@ -50,6 +52,7 @@ class Batch(NamedTuple):
     alignment: Tensor | None = None  # (B, T, S) bool: source tokens linked with the token that the decoder reads at t
     segments: Tensor | None = None  # (B, S) which of two texts each token of the source belongs to, 0 or 1
     follows: Tensor | None = None  # (B,) 0: the second text follows the first, 1: it does not; IGNORE_INDEX: no pair
+    graphs: Graphs | None = None  # of problems that are to be solved
 
     @property
     def width(self) -> int:
@@ -87,6 +90,7 @@ class Batch(NamedTuple):
             _pad_tensor(self.alignment, rows, pad_multiple, 0),
             _pad_tensor(self.segments, rows, pad_multiple, 0),
             _pad_tensor(self.follows, rows, pad_multiple, IGNORE_INDEX),
+            None if self.graphs is None else self.graphs.pad_to(rows),
         )
 
     def to(self, device: torch.device) -> "Batch":

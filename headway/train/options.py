@@ -15,7 +15,7 @@ from headway.train.loggers import Logger
 from headway.train.progress import PlainProgress, ProgressListener, SilentProgress
 
 Objective = Literal["translation", "causal", "masked", "permutation", "span_corruption", "denoising", "masked_target"]
-Task = Literal["classify", "tag", "match", "embed"]
+Task = Literal["classify", "tag", "match", "embed", "solve"]
 
 
 class TrainKeywords(TypedDict, total=False):
@@ -63,7 +63,8 @@ class TrainOptions:
     set: single settings by their path, {"train.seed": 2, "model.dropout": 0.2}; above all others
     objective: "translation" (the default) or "masked_target" for pairs; "causal" (the default), "masked",
         "permutation", "span_corruption" or "denoising" for running text
-    task: on top of an encoder, from labelled text: "classify", "tag", "match", "embed"; see docs/tasks.md
+    task: on top of an encoder, from labelled text: "classify", "tag", "match", "embed" (see docs/tasks.md); or by a
+        decoder, from problems with answers: "solve" (see docs/transnar.md)
     steps, epochs, seconds: the budget, of which the first reached ends the run
     seed: short for set={"train.seed": …}
 

@@ -37,7 +37,7 @@ class TrainingFiles:
     prefixes: Sequence[str] = ()  # the task of each corpus, as text before its sources
     columns: tuple[str, str] | None = None  # of pairs
     both_ways: bool = False  # use every corpus in the opposite direction too
-    task: str = ""  # on top of an encoder: classify, tag, match, embed
+    task: str = ""  # on top of an encoder: classify, tag, match, embed; by a decoder: solve
     data: Sequence[str] = ()  # labelled text, for a task
     valid_data: Sequence[str] = ()
     vary: float = 0.0  # share of the pairs that is added once more with noise, as people type

@@ -9,10 +9,12 @@ from headway.config.config import Config
 from headway.data.labelled_files import LabelledData, LabelledExample, is_scored
 from headway.errors import HeadwayError
 from headway.nn.ops.cross_entropy import IGNORE_INDEX
+from headway.text.problems import encode_answers, encode_problem, normalise_answer
 from headway.text.task_text import encode_pair, encode_texts, encode_words, make_windows
 from headway.text.tokenizer.tokenizer import Tokenizer
 from headway.train.dataset import EXAMPLES_PER_SHARD, EpochShard
 from headway.train.objectives import Example
+from headway.translate.graph_batches import graph_encoder
 
 
 class TaskDataset:
@@ -31,6 +33,11 @@ class TaskDataset:
             candidates = others * np.array([1 + len(e.others) for e in self.examples])
             longest = np.maximum(longest, others)
         self.lengths = np.stack([[len(e.source) for e in self.examples], candidates], axis=1)
+        self.too_long_count = len(data.examples) - len(self.examples)
+        if data.task == "solve":  # problem and answer are one row, and none is cut
+            rows = [(0, len(e.source) + len(e.target)) for e in self.examples]
+            self.lengths = np.array(rows, np.int64).reshape(-1, 2)
+            longest = np.zeros(0, np.int64)
         self.cut_count = int((longest >= self.limit).sum())
 
     @property
@@ -41,6 +48,7 @@ class TaskDataset:
     def skipped_summary(self) -> str:
         parts = [f"{self.empty_count:,} without text left out"] * bool(self.empty_count)
         parts += [f"{self.cut_count:,} read up to {self.limit} tokens only"] * bool(self.cut_count)
+        parts += [f"{self.too_long_count:,} longer than {self.limit} tokens left out"] * bool(self.too_long_count)
         return f"examples: {', '.join(parts)}" if parts else ""
 
     def epoch(self, number: int) -> Iterator[EpochShard]:
@@ -60,6 +68,8 @@ def encode_examples(examples: Sequence[LabelledExample], tokenizer: Tokenizer, c
     index = {label: number for number, label in enumerate(config.labels or ())}
     if task == "tag":
         return [_encode_tagged(example, index, tokenizer, limit) for example in examples]
+    if task == "solve":
+        return _encode_problems(examples, index, tokenizer, config)
     if task == "match":
         return [_encode_pair(example, index, tokenizer, config) for example in examples]
     columns = max(len(example.texts) for example in examples) if examples else 0
@@ -97,11 +107,29 @@ def _encode_pair(example: LabelledExample, index: dict[str, int], tokenizer: Tok
     return Example(_to_ids(pair.ids), _to_ids([label]), None, (_to_ids([pair.second]),))
 
 
+def _encode_problems(
+    examples: Sequence[LabelledExample], index: dict[str, int], tokenizer: Tokenizer, config: Config
+) -> list[Example]:
+    """Without those that are too long: half of an answer is none."""
+    encoder = graph_encoder(config, tokenizer)
+    answers = encode_answers([normalise_answer(example.texts[1]) for example in examples], tokenizer)
+    found = []
+    for example, answer in zip(examples, answers):
+        problem = encode_problem(example.texts[0], tokenizer)
+        if len(problem) + len(answer) <= config.train.max_tokens:
+            task = index.get(example.labels[0], -1) if example.labels else -1
+            graph = None if encoder is None or example.graph is None else encoder.encode(example.graph, task)
+            found.append(Example(_to_ids(problem), _to_ids(answer), graph=graph))
+    return found
+
+
 def find_labels(data: LabelledData) -> tuple[str, ...]:
     """The labels to learn, by name. Raises HeadwayError where there is nothing to tell apart."""
     if data.task == "embed" or is_scored(data):
         return ()
     labels = tuple(data.label_counts())
+    if data.task == "solve":  # kinds of problems, perhaps a single one
+        return labels
     if len(labels) < 2:
         raise HeadwayError(
             f'all {len(data.examples):,} examples have the label "{labels[0]}": give examples of at least two labels.'

@@ -1,4 +1,5 @@
-"""Objectives of tasks on top of an encoder: classify a text, tag its words, match two texts, embed texts.
+"""Objectives of tasks on top of an encoder: classify a text, tag its words, match two texts, embed texts. That of
+problems, which a decoder solves, has a file of its own.
 
     Example ─► collate(): a padded batch ─► loss(): what its head says of the encoder's output, against the labels
 
@@ -50,6 +51,9 @@ class TaskConfig(Part):
                 f"{len(weights)} weights for {model.head.classes} labels: give one for each, in the order of `labels`.",
                 "train.objective.weights",
             )
+
+    def prepare(self, model: "Transformer") -> None:
+        """Before the first step: what is not to be trained."""
 
     def loss(self, model: "Transformer", batch: Batch, smoothing: float, report: ForwardReport | None) -> Tensor:
         raise NotImplementedError

@@ -17,6 +17,7 @@ from headway.config.sources import Layer
 from headway.data.labelled_files import LabelledData, count_shared, hold_out, is_number, is_scored
 from headway.errors import ConfigError, HeadwayError
 from headway.text.tokenizer.pair import Tokenizers
+from headway.train.problem_setup import collect_problem_layers, describe_problems
 from headway.train.sources import TrainingTexts
 from headway.train.task_dataset import find_labels
 
@@ -38,6 +39,10 @@ def complete_task_texts(data: LabelledData, valid: LabelledData | None, seed: in
             f"{shared:,} of {valid.lines:,} validation examples are in the training data, too: scores on them say "
             "little about new text"
         )
+    if data.task == "solve":
+        texts.task, texts.valid_task = data, valid
+        texts.notes += filter(None, [describe_problems(data)])
+        return texts
     labels = find_labels(data)
     unknown = set(valid.label_counts()) - set(labels) if labels else set()
     if unknown:
@@ -67,6 +72,8 @@ def collect_task_layers(
     """What headway.train.setup.collect_layers does, for a task. `upper`: the layers of file, environment and flags."""
     data = texts.task
     assert data is not None
+    if data.task == "solve":
+        return collect_problem_layers(data, base, upper, pretrained)
     if pretrained is not None:
         layers = [
             Layer(f"encoder of {pretrained.folder}", pretrained.config.to_dict()),
@@ -178,6 +185,8 @@ def take_encoder(pretrained: Any, task: LabelledData) -> Any:
     """The encoder of a model as the model to fine-tune: of a translator without its decoder, with the tokenizer of its
     source. The head is kept where the task and its labels are those that it was trained for, or where it pools."""
     config: Config = pretrained.config
+    if task.task == "solve":
+        return pretrained._replace(new_head=config.model.reasoner is None)
     if "encoder" not in config.model.sides:
         raise ConfigError(
             f"{pretrained.folder} is a language model without an encoder, and --task needs one. Give a translator, a "
@@ -212,8 +221,12 @@ def take_encoder(pretrained: Any, task: LabelledData) -> Any:
 
 
 def add_new_head(weights: dict[str, Tensor], model: torch.nn.Module) -> dict[str, Tensor]:
-    """The weights, with those of the model's head where they have none of this shape."""
+    """The weights, with those of the model's head where they have none of this shape, and of a reasoner where they have
+    none."""
     own = model.state_dict()
+    if hasattr(model.head, "factors"):  # over the vocabulary, which stays
+        new = {name: x for name, x in own.items() if name.startswith("reasoner.") or ".sublayers.nodes." in name}
+        return {**new, **weights}
     kept = {
         name: tensor
         for name, tensor in weights.items()

@@ -85,6 +85,8 @@ class Trainer:
                 "model.linear",
             )
         self.model = model.to(device)
+        if isinstance(self.settings.objective, TaskConfig):
+            self.settings.objective.prepare(self.model)
         self.device = device
         self.group = group
         self.state = TrainState()

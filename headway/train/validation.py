@@ -26,6 +26,8 @@ from headway.train.dataset import Dataset
 from headway.train.loss import compute_hidden, objective_loss, score_pairs
 from headway.train.task_dataset import TaskDataset
 from headway.translate.options import TranslateOptions
+from headway.translate.problem_evaluation import evaluate_problems
+from headway.translate.solver import Solver
 from headway.translate.task_evaluation import evaluate_task
 from headway.translate.task_model import TaskModel
 from headway.translate.translator import Translator
@@ -176,6 +178,11 @@ def validate(
         return ValidationResult(loss, None, None, None, *told)
     if not math.isfinite(loss):
         return ValidationResult(loss)  # nothing can be translated either
+    if isinstance(dataset, TaskDataset) and dataset.data.task == "solve":
+        solver = Solver(LoadedModel(config, model, tokenizers))
+        with torch.autocast(model.device.type, enabled=False):
+            found = evaluate_problems(solver, dataset.data.examples, samples=0).scores
+        return ValidationResult(loss, task={score.name: score.value for score in found})
     if isinstance(dataset, TaskDataset):
         task_model = TaskModel(LoadedModel(config, model, tokenizers))
         with torch.autocast(model.device.type, enabled=False):

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import torch
 from torch import Tensor
 
-from headway.config.objective_kinds import TASKS
+from headway.config.objective_kinds import ENCODER_TASKS
 from headway.decode.padding import pad_rows
 from headway.errors import HeadwayError
 from headway.storage.model_dir import LoadedModel
@@ -60,7 +60,11 @@ def make_language_model(engines: "Engines") -> LanguageModel:
     """A model that does not translate, as what it is."""
     if engines.threads:
         torch.set_num_threads(engines.threads)
-    kind = TaskModel if engines.summary.objective in TASKS else LanguageModel
+    if engines.summary.objective == "solve":
+        from headway.translate.solver import Solver
+
+        return Solver(engines.loaded[0], engines)
+    kind = TaskModel if engines.summary.objective in ENCODER_TASKS else LanguageModel
     return kind(engines.loaded[0], engines)
 
 

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from headway.decode.types import Compute, EngineName
     from headway.text.metric_scores import MetricScore, MetricSettings
     from headway.translate.language_model import LanguageModel
+    from headway.translate.solver import Solver
     from headway.translate.translator import Translator
     from headway.workflows.evaluation import Evaluation
 
@@ -45,6 +46,7 @@ if TYPE_CHECKING:
         ("headway evaluate --model my-model --adapter law --compare my-model --pairs test.en-de.tsv", "what it brings"),
         ("headway evaluate --model my-lm --text test.txt", "perplexity of a language model"),
         ("headway evaluate --model my-classifier --data test.tsv", "accuracy and F1 of a task, with intervals"),
+        ("headway evaluate --model my-solver --data test-16.jsonl", "the share of problems that is solved"),
     ],
 )
 @options.models
@@ -246,11 +248,16 @@ def print_task_scores(
     from headway.data.labelled_files import read_labelled
     from headway.errors import HeadwayError
     from headway.text.task_metrics import BOOTSTRAP_SAMPLES
+    from headway.translate.solver import Solver
     from headway.translate.task_evaluation import describe_errors, evaluate_task
     from headway.translate.task_model import TaskModel
 
     for path in models:
         model = load(path)
+        if isinstance(model, Solver):
+            print_problem_scores(model, f"{path}: " if len(models) > 1 else "", data, example_count, output)
+            output = None
+            continue
         if not isinstance(model, TaskModel):
             raise HeadwayError(f"{path} was not trained for a task: give --source and --target, or --text.")
         labelled = read_labelled(data, model.task)
@@ -271,6 +278,28 @@ def print_task_scores(
             with open_output(str(output)) as sink:
                 sink.writelines(f"{one.label or ' '.join(one.tags) or one.score}\n" for one in found.predictions)
             log(f"wrote the predictions to {output}")
+
+
+def print_problem_scores(
+    solver: "Solver", name: str, data: tuple[str, ...], example_count: int, output: Path | None
+) -> None:
+    """The share of problems that is solved, by kind and size, and examples of what is wrong."""
+    from headway.data.labelled_files import read_labelled
+    from headway.translate.problem_evaluation import describe_answers, evaluate_problems
+
+    labelled = read_labelled(data, "solve")
+    found = evaluate_problems(solver, labelled.examples)
+    for score in found.scores:
+        click.echo(f"{name}{score.name} {score.value:.4f} (95 % interval {score.low:.4f} to {score.high:.4f})")
+    click.echo(f"{name}{labelled.lines:,} problems; 1,000 bootstrap samples")
+    table, wrong = describe_answers(labelled.examples, found)
+    print_table(("problem", "nodes", "right", "problems"), table)
+    for line in wrong[:example_count]:
+        click.echo(line)
+    if output:
+        with open_output(str(output)) as sink:
+            sink.writelines(f"{answer.text}\n" for answer in found.answers)
+        log(f"wrote the answers to {output}")
 
 
 def print_perplexity(models: tuple[str, ...], text: str, load: "LoadModel", adapter: str | None = None) -> None:

@@ -1,5 +1,6 @@
 """`headway predict`: labels, tags or scores of texts, by a model that was trained for a task."""
 
+import itertools
 import json
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
@@ -12,6 +13,7 @@ from headway.cli.input_lines import read_line_groups
 
 if TYPE_CHECKING:
     from headway.decode.types import Compute
+    from headway.translate.solver import Solver
     from headway.translate.task_model import Prediction, TaskModel
 
 
@@ -23,6 +25,8 @@ if TYPE_CHECKING:
         ("headway predict --model my-classifier --input mails.txt --top-k 3", "a file, line by line"),
         ('headway predict --model my-tagger --json "Ada lives in Paris ."', "each word with its tag"),
         ('headway predict --model my-matcher "A dog runs." "An animal moves."', "two texts that are compared"),
+        ('headway predict --model my-solver "sort 31 7 52 ="', "the answer to a problem"),
+        ("headway predict --model my-solver --input problems.jsonl", "problems with their graphs"),
     ],
 )
 @click.argument("text", nargs=-1)
@@ -47,12 +51,21 @@ def predict(
     """Label texts with a model that was trained with headway train --task.
 
     Prints label and probability of each text, separated by tabs; an empty line for an empty one. Of a tagger it prints
-    the words as word/TAG; of a model that compares texts, the label or the score of each pair."""
+    the words as word/TAG; of a model that compares texts, the label or the score of each pair; of one that solves
+    problems, the answer and its probability. A problem is a text, or a JSON object with "text" and "graph"."""
     from headway.errors import HeadwayError
+    from headway.translate.solver import Solver
     from headway.translate.task_model import TaskModel
     from headway.translate.translator import load
 
     loaded = load(model, device, compute=compute)
+    if isinstance(loaded, Solver):
+        if top_k != 1:
+            raise click.UsageError(
+                "--top-k counts labels, and a problem has one answer: leave it out.", click.get_current_context()
+            )
+        print_answers(loaded, text, input_file, as_json)
+        return
     if not isinstance(loaded, TaskModel):
         raise HeadwayError(f"{model} was not trained for a task. Train one: headway train --task classify --data FILE")
     if text and input_file:
@@ -62,6 +75,41 @@ def predict(
     for group in _read_texts(loaded, text, input_file):
         for given, found in zip(group, loaded.predict(group, top_k)):
             click.echo(json.dumps(to_table(given, found), ensure_ascii=False) if as_json else format_line(found))
+
+
+def print_answers(solver: "Solver", text: tuple[str, ...], input_file: str | None, as_json: bool) -> None:
+    """Of problems, each a line: a text, or an object as in a file of problems."""
+    if text and input_file:
+        raise click.UsageError("give texts or --input, not both.", click.get_current_context())
+    lines = itertools.count(1)
+    for group in read_line_groups(text, input_file):
+        problems = [read_problem(line, next(lines)) for line in group]
+        for problem, answer in zip(problems, solver.solve(problems)):
+            given = problem if isinstance(problem, str) else str(problem["text"])
+            if as_json:
+                nodes = [
+                    {"name": name, "points_at": answer.nodes[pointer], "marked": round(mark, 4)}
+                    for name, pointer, mark in zip(answer.nodes, answer.pointers, answer.marks)
+                ]
+                table: dict[str, Any] = {"text": given, "answer": answer.text, "probability": answer.probability}
+                click.echo(json.dumps(table | ({"nodes": nodes} if nodes else {}), ensure_ascii=False))
+            else:
+                click.echo(f"{answer.text}\t{answer.probability:.4f}" if answer.probability else "")
+
+
+def read_problem(line: str, number: int) -> str | dict[str, Any]:
+    """A line that begins with a brace is an object."""
+    if not line.lstrip().startswith("{"):
+        return line
+    from headway.errors import HeadwayError
+
+    try:
+        table = json.loads(line)
+    except (ValueError, RecursionError):
+        table = None
+    if not isinstance(table, dict) or not isinstance(table.get("text"), str):
+        raise HeadwayError(f'line {number} is no problem: write a JSON object with "text", and perhaps "graph".')
+    return table
 
 
 def _read_texts(model: "TaskModel", text: tuple[str, ...], input_file: str | None) -> Iterator[list[Any]]:

@@ -29,6 +29,7 @@ OPTION_NAMES = ("objective", "task", "steps", "epochs", "seconds", "seed", "devi
         ),
         ("headway train --text corpus.txt --out my-lm", "a language model"),
         ("headway train --task classify --data mails.tsv --out my-classifier", "labels of texts: see docs/tasks.md"),
+        ("headway train --task solve --data train.jsonl --out my-solver", "answers to problems: see docs/transnar.md"),
         (
             "headway train --text mono.txt --objective span_corruption --out base",
             "pre-train a translator on text of either language: then --from-model base",
@@ -118,7 +119,8 @@ OPTION_NAMES = ("objective", "task", "steps", "epochs", "seconds", "seed", "devi
     "--task",
     type=click.Choice(TASKS),
     group="Task",
-    help="Learn a task on top of an encoder: label texts, tag words, compare two texts, or embed texts.",
+    help="Learn a task on top of an encoder: label texts, tag words, compare two texts, or embed texts; or, with a "
+    "decoder, solve problems.",
 )
 @option(
     "--data",
@@ -126,7 +128,7 @@ OPTION_NAMES = ("objective", "task", "steps", "epochs", "seconds", "seed", "devi
     metavar="FILE",
     group="Task",
     help="Its examples: .tsv, .csv, .jsonl, .conll or .conllu. Columns: text, label; words, tags; text1, text2, label "
-    "or score; anchor, positive, perhaps negatives.",
+    "or score; anchor, positive, perhaps negatives; text, answer, and in .jsonl graph.",
 )
 @option("--valid-data", multiple=True, metavar="FILE", group="Task", help="The same for validation.")
 @option(

@@ -24,6 +24,7 @@ SLOT_PAGES = {
     "memory_tokens": "memory_tokens.md",
     "frontend": "frontends.md",
     "retrieval": "retro.md",
+    "reasoner": "transnar.md",
     "linear": "feedforward.md",
     "head": "heads.md",
     "objective": "training.md",

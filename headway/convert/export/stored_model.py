@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from headway.config.config import Config
-from headway.config.objective_kinds import TASKS
+from headway.config.objective_kinds import ENCODER_TASKS
 from headway.convert.weight_files import SafetensorsSource, WeightSource
 from headway.errors import HeadwayError
 from headway.storage.calibration import CALIBRATION_GLOB
@@ -44,7 +44,7 @@ class StoredModel:
     def objective(self) -> str:
         """ "translation", "causal" or "masked", as which tasks on top of an encoder count."""
         kind: str = self.config.train.objective.kind
-        return "masked" if kind in TASKS else kind
+        return "masked" if kind in ENCODER_TASKS else kind
 
     @property
     def name(self) -> str:
@@ -64,7 +64,7 @@ class StoredModel:
         config = self.config
         languages = " → ".join("+".join(side) for side in (config.source_languages, config.target_languages) if side)
         what = {"translation": "a translator", "causal": "a language model", "masked": "a masked language model"}
-        if (task := self.config.train.objective.kind) in TASKS:
+        if (task := self.config.train.objective.kind) in ENCODER_TASKS:
             what["masked"] = f"an encoder with the task {task}"
         size = f"{config.model.parameter_count():,} parameters" + (", stored in int8" if self.is_int8 else "")
         return (
@@ -94,7 +94,7 @@ def open_model(folder: str | Path) -> StoredModel:
     if not (folder / "config.json").exists():
         raise HeadwayError(f"{folder} is not a model directory: it has no config.json.")
     config = Config.load(folder / "config.json")
-    if config.train.objective.kind not in ("translation", "causal", "masked", *TASKS):
+    if config.train.objective.kind not in ("translation", "causal", "masked", *ENCODER_TASKS):
         raise HeadwayError(
             f"{folder} was trained by the objective {config.train.objective.kind}, for which no other toolkit has a "
             "form that it would run. Models of translation, causal and masked can be exported, and tasks on top of an "
