@@ -44,6 +44,16 @@ def usual_verb(kind: str) -> str:
     return {"masked": "fill", "embed": "embed"}.get(kind, "predict")
 
 
+def shown_kind(kind: str) -> str:
+    """What a model with this objective does with a text, for those who show it: "translation", "denoising", "causal",
+    "masked", or its task."""
+    if reads_pairs(kind):
+        return "translation"
+    if is_denoising(kind):
+        return "denoising"
+    return "causal" if continues_text(kind) else kind
+
+
 def continues_text(kind: str) -> bool:
     """Whether models with this objective predict each next token of running text."""
     return kind in GENERATING_OBJECTIVES

@@ -136,6 +136,13 @@ def select_memory(memory: Memory, rows: Tensor) -> Memory:
     return Memory(memory.values[rows], TokenPositions(positions, valid, own.end, own.in_order))
 
 
+def choose_masked(logps: Tensor, valid: Tensor, count: Tensor) -> Tensor:
+    """(C, N) Which tokens are masked: of each row the `count` (C,) least certain ones."""
+    # Stable, so that equal log-probabilities, as at first, are masked from the left on every device.
+    order = logps.masked_fill(~valid, torch.inf).argsort(dim=1, stable=True)
+    return order.argsort(dim=1) < count[:, None]
+
+
 class Refinement:
     """The candidates of all rows, (C, N) tokens and their log-probabilities, refined in place."""
 
@@ -155,9 +162,7 @@ class Refinement:
 
     def step(self, masked: Tensor) -> None:
         """Predict this many (C,) of each candidate's least certain tokens again."""
-        # Stable, so that equal log-probabilities, as at first, are masked from the left on every device.
-        order = self.logps.masked_fill(~self.valid, torch.inf).argsort(dim=1, stable=True)
-        chosen = order.argsort(dim=1) < masked[:, None]
+        chosen = choose_masked(self.logps, self.valid, masked)
         candidates = masked.nonzero()[:, 0]  # a short one has nothing to predict in the last iterations
         if not len(candidates):
             return

@@ -63,7 +63,7 @@ def ablate(model: AnyModel, parts: Sequence[str]) -> AnyModel:
 
     if isinstance(model, LanguageModel):
         network = ablate_network(model.model, parts)
-        return LanguageModel(model.loaded._replace(model=network))
+        return type(model)(model.loaded._replace(model=network))
     assert isinstance(model, Translator)
     if len(model.steppers) > 1:
         raise HeadwayError(

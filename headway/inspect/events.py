@@ -40,8 +40,8 @@ def pack_floats(values: Tensor) -> dict[str, Any]:
 def describe_predictions(
     logps: Tensor, written: Sequence[int], pieces: TokenTexts, top: int = TOP_TOKENS, temperature: float = 1.0
 ) -> dict[str, Any]:
-    """For each decoder position the likeliest tokens, from log-probabilities (T, V), and the probability and rank of
-    the token that was generated."""
+    """For each position the likeliest tokens, from log-probabilities (T, V), and the probability and rank of the token
+    that was generated, or that stands there."""
     logps = (logps / temperature).log_softmax(-1)
     best = logps.topk(min(top, logps.shape[-1]))
     entropies = -(logps.exp() * logps.clamp(min=-1e4)).sum(-1)
@@ -73,6 +73,12 @@ def trace_events(trace: Trace, model: str) -> list[Event]:
     encoder = {name: tensor for name, tensor in weights.items() if name.startswith("encoder.")}
     decoder = {name: tensor for name, tensor in weights.items() if name.startswith("decoder.")}
     sentence = {"sentence": 0, "sentences": 1, "text": trace.text, "forced": trace.forced}
+    if trace.source.ids and trace.forced:
+        sentence["forced_logps"] = _forced_logps(trace)
+    if trace.expected.ids:
+        sentence["expected"] = trace.expected._asdict()
+    if trace.second:
+        sentence["second"] = trace.second
     events: list[Event] = [
         {"event": "start", "model": model, "kind": trace.kind, "penalty": describe_penalty(trace.search)},
         {"event": "sentence", **sentence, **trace.source._asdict(), "tensors": encoder},
@@ -81,20 +87,46 @@ def trace_events(trace: Trace, model: str) -> list[Event]:
         beam = {name: asdict(step)[name] for name in ("parents", "ids", "logps", "fates")}
         beam["pieces"] = [trace.pieces[token] for token in step.ids]
         events.append({"event": "step", "step": step.step, "beam": beam})
-    result = {
+    result: dict[str, Any] = {
         "text": trace.output,
         "score": round(trace.found[0].score, 5) if trace.found else 0.0,
         "finished": len(trace.written.ids) == len(trace.target.ids),
     }
     ids = trace.target.ids[1:]
     pieces = trace.target.pieces[1:]
+    if trace.prediction:
+        result["prediction"] = trace.prediction
+    if trace.iterations:
+        ids, pieces = trace.written
+        result |= {"input": trace.target._asdict(), "iterations": _describe_iterations(trace)}
     events.append({"event": "found", "ids": ids, "pieces": pieces, "first": 0, "tensors": decoder, **result})
     return [*events, {"event": "end", "text": trace.output, "warnings": trace.warnings}]
 
 
+def _forced_logps(trace: Trace) -> list[float]:
+    """The log-probability of each token that the output had to begin with."""
+    logps = trace.tensors["output.logps"]
+    return [round(float(logps[place, token]), 5) for place, token in enumerate(trace.written.ids[: trace.forced])]
+
+
+def _describe_iterations(trace: Trace) -> list[dict[str, Any]]:
+    return [
+        {
+            **iteration.to_dict(),
+            "read_pieces": [trace.pieces[token] for token in iteration.read],
+            "pieces": [trace.pieces[token] for token in iteration.ids],
+        }
+        for iteration in trace.iterations
+    ]
+
+
 def trace_predictions(trace: Trace, top: int = TOP_TOKENS) -> dict[str, Any]:
-    """describe_predictions of a trace, which has the texts of its likeliest tokens."""
+    """describe_predictions of a trace, which has the texts of its likeliest tokens: of what was written, or of a masked
+    language model, of what stands in its text."""
     known = trace.pieces
     return describe_predictions(
-        trace.tensors["output.logps"], trace.written.ids, lambda ids: [known.get(n, f"⟨{n}⟩") for n in ids], top
+        trace.tensors["output.logps"],
+        trace.written.ids or trace.expected.ids or trace.source.ids,
+        lambda ids: [known.get(n, f"⟨{n}⟩") for n in ids],
+        top,
     )

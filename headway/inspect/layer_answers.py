@@ -16,6 +16,7 @@ from headway.inspect.layers import (
     read_embedding,
     read_end,
     read_layer,
+    select_predicting_stream,
     stream_names,
 )
 from headway.inspect.neurons import compute_activations, read_neuron, read_neurons, read_router
@@ -50,15 +51,16 @@ def describe_layer_parts(
     model: Transformer, tensors: Mapping[str, Tensor], asked: LayerQuestion, pieces: TokenTexts
 ) -> dict[str, Any]:
     """pieces: the texts of tokens of the output."""
+    predicting = select_predicting_stream(tensors)
     makers: dict[LayerPart, Callable[[], Any]] = {
-        "flow": lambda: _describe_flow(model, tensors, asked, pieces),
-        "stream": lambda: _describe_stream(tensors, asked),
-        "embedding": lambda: _describe_embedding(model, tensors, asked),
-        "layer": lambda: _describe_layer(model, tensors, asked),
-        "neuron": lambda: _describe_neuron(model, tensors, asked),
-        "end": lambda: _describe_end(model, tensors, asked),
-        "output": lambda: _describe_output(model, tensors, asked, pieces),
-        "lens": lambda: _describe_lens(model, tensors, asked, pieces),
+        "flow": lambda: _describe_flow(model, predicting, asked, pieces),
+        "stream": lambda: _describe_stream(predicting, asked),
+        "embedding": lambda: _describe_embedding(model, tensors, asked),  # of the token that is read
+        "layer": lambda: _describe_layer(model, predicting, asked),
+        "neuron": lambda: _describe_neuron(model, predicting, asked),
+        "end": lambda: _describe_end(model, predicting, asked),
+        "output": lambda: _describe_output(model, predicting, asked, pieces),
+        "lens": lambda: _describe_lens(model, predicting, asked, pieces),
     }
     check_position(tensors[f"{asked.side}.embedded"], asked.position)
     return {part: makers[part]() for part in dict.fromkeys(asked.parts)}

@@ -121,6 +121,15 @@ def stream_names(tensors: Tensors, side: str) -> list[str]:
     return [f"{side}.embedded", *after]
 
 
+def select_predicting_stream(tensors: Tensors) -> Tensors:
+    """The tensors of a trace in which the residual stream is the one that predicts: of XLNet the query stream, under
+    the names that the content stream has, of other models the only one."""
+    if "decoder.query.embedded" not in tensors:
+        return tensors
+    renamed = {name.replace(".query.", ".", 1): tensor for name, tensor in tensors.items() if ".query." in name}
+    return {**tensors, **renamed}
+
+
 def measure_stream(tensors: Tensors, side: str) -> StreamNorms:
     names = stream_names(tensors, side)
     lengths = torch.stack([tensors[name].norm(dim=-1) for name in names])
@@ -184,23 +193,30 @@ def read_embedding(
     embedding: Any = model.embeddings[side]
     stack: Any = model.stacks[side]
     row = embedding.table.weight[ids[position]]
-    segment = None if embedding.segments is None else embedding.segments.weight[0]
+    segments = None if embedding.segments is None else read_segments(embedding.segments.weight, tensors, side, len(ids))
     nothing = row.new_zeros(1, len(ids), len(row))
     added = stack.add_positions(nothing, positions_from_start(len(ids), None, row.device))[0]
     norm = None
     if not isinstance(embedding.norm, nn.Identity):
         table = embedding.table.weight[torch.tensor(list(ids), device=row.device)] * embedding.scale + added
-        norm = _read_norm(embedding.norm, table if segment is None else table + segment, position, embedded[position])
+        norm = _read_norm(embedding.norm, table if segments is None else table + segments, position, embedded[position])
     adds = any(part.applies_to == "input" for part in getattr(model.config, side).position)
     return EmbeddingNumbers(
         token=ids[position],
         scale=embedding.scale,
         row=_plain(row),
-        segment=None if segment is None else _plain(segment),
+        segment=None if segments is None else _plain(segments[position]),
         position=_plain(added[position]) if adds else None,
         norm=norm,
         embedded=embedded[position],
     )
+
+
+def read_segments(rows: Tensor, tensors: Tensors, side: str, length: int) -> Tensor:
+    """(T, d) what the embedding adds to each token for the text that it belongs to, the first or the second of a pair.
+    rows (2, d)"""
+    numbers = tensors.get(f"{side}.segments")
+    return rows[torch.zeros(length, dtype=torch.long) if numbers is None else numbers.long()]
 
 
 @torch.no_grad()

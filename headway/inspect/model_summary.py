@@ -16,6 +16,8 @@ class BlockSummary:
     parameters: int
     flops: int  # of a forward pass; a multiply-add counts as two
     applies_to: str = ""  # of positions: the input, queries and keys (qk), scores
+    cached_per_token: int = 0  # numbers that decoding keeps for each token,
+    cached_per_text: int = 0  # and however long the text is
 
 
 def summarise_blocks(config: Transformer.Config, source: int, target: int) -> list[BlockSummary]:
@@ -34,7 +36,8 @@ def summarise_blocks(config: Transformer.Config, source: int, target: int) -> li
             keys = source if name.endswith(".cross") else queries
             applies_to = positions[kind] if name == "position" else ""
             flops = cost.flops(queries, keys)
-            found.append(BlockSummary(f"{side}.{name}", kind, cost.parameters, flops, applies_to))
+            cached = (cost.cached_per_token, cost.cached_per_text) if side == "decoder" else (0, 0)
+            found.append(BlockSummary(f"{side}.{name}", kind, cost.parameters, flops, applies_to, *cached))
     if c.reasoner is not None:
         found.append(BlockSummary("reasoner", c.reasoner.kind, costs["reasoner"].parameters, 0))
     top = target if c.decoder.layers else source

@@ -7,7 +7,15 @@ from typing import Any, Literal, NamedTuple
 import torch
 from torch import Tensor
 
-from headway.inspect.layers import Tensors, find_block, layer_indices, previous_stream, read_wiring, sublayers_of
+from headway.inspect.layers import (
+    Tensors,
+    find_block,
+    layer_indices,
+    previous_stream,
+    read_segments,
+    read_wiring,
+    sublayers_of,
+)
 from headway.nn.layers.residual import PreNorm, ResiDual
 from headway.nn.sequence import positions_from_start
 from headway.nn.transformer import Transformer
@@ -24,7 +32,8 @@ class OperationResult(NamedTuple):
 @torch.no_grad()
 def list_operations(model: Transformer, tensors: Tensors, side: str, ids: Sequence[int]) -> list[OperationResult]:
     """ids: all tokens of this side. Each operation takes the result of the one before it; "add" also takes the residual
-    stream, and "cross" the encoder's output. What a model does not do is not in the list."""
+    stream, and "cross" the encoder's output. What a model does not do is not in the list. Of a model with two streams
+    the tensors are those of the one that predicts (see select_predicting_stream)."""
     found = _list_embedding(model, tensors, side, ids)
     for layer in layer_indices(tensors, side):
         for sub in sublayers_of(tensors, side, layer):
@@ -39,9 +48,15 @@ def list_operations(model: Transformer, tensors: Tensors, side: str, ids: Sequen
 def _list_embedding(model: Transformer, tensors: Tensors, side: str, ids: Sequence[int]) -> list[OperationResult]:
     embedding: Any = model.embeddings[side]
     stack: Any = model.stacks[side]
+    if stack.query_stream is not None:  # it begins with the same vector for all tokens, and with their positions
+        start = _plain(stack.query_stream.start).expand(len(ids), -1)
+        found = [OperationResult(f"{side}.embedding", "embedding", start)]
+        if any(part.applies_to == "input" for part in getattr(model.config, side).position):
+            found.append(OperationResult(f"{side}.position", "position", tensors[f"{side}.embedded"]))
+        return found
     rows = embedding.table.weight[torch.tensor(list(ids), device=embedding.table.weight.device)] * embedding.scale
     if embedding.segments is not None:
-        rows = rows + embedding.segments.weight[0]
+        rows = rows + read_segments(embedding.segments.weight, tensors, side, len(ids))
     found = [OperationResult(f"{side}.embedding", "embedding", _plain(rows))]
     if any(part.applies_to == "input" for part in getattr(model.config, side).position):
         added = stack.add_positions(rows[None], positions_from_start(len(ids), None, rows.device))[0]

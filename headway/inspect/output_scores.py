@@ -12,7 +12,6 @@ from headway.inspect.layers import check_position, finish_stream, layer_indices,
 from headway.nn.transformer import Transformer
 
 TEMPERATURES = [round(0.1 * n, 1) for n in range(1, 31)]
-NO_TOKENS = ("pooled", "embedding")  # heads that score no tokens
 
 
 @dataclass(frozen=True)
@@ -64,8 +63,8 @@ def output_side(model: Transformer) -> str:
 
 
 def scores_tokens(model: Transformer) -> bool:
-    """Whether there is an output product at all: some heads make one vector of a text."""
-    return model.config.head.kind not in NO_TOKENS
+    """Whether there is an output product at all: some heads make one vector of a text, or score labels."""
+    return hasattr(model.head, "factors")
 
 
 @torch.no_grad()

@@ -12,6 +12,7 @@ from headway.errors import HeadwayError
 from headway.inspect.attribution import MAX_ATTRIBUTED_TOKENS, attribute_text, attribute_translation
 from headway.inspect.embeddings import PieceTexts, describe_vectors
 from headway.inspect.events import describe_penalty, trace_predictions
+from headway.inspect.influence import describe_influence
 from headway.inspect.layer_answers import LayerQuestion, describe_layer_parts, expected_tokens
 from headway.inspect.model_summary import summarise_blocks
 from headway.inspect.output_scores import output_side
@@ -57,8 +58,9 @@ class RecordedAnswer:
 def list_answers(config: Transformer.Config) -> list[RecordedAnswer]:
     """All that the panels ask about one sentence, unless somebody changes a setting that only a server can follow."""
     answers = [RecordedAnswer("vectors", "api/vectors", {}, _describe_vectors)]
-    if config.decoder.layers:
+    if config.decoder.layers or config.head.kind == "masked":
         answers.append(RecordedAnswer("places 1", "api/places", {"temperature": 1.0}, _predict))
+    if config.decoder.layers and config.predicted_length is None:
         answers.append(RecordedAnswer("score", "api/score", {}, _score))
         answers.append(RecordedAnswer("attribution words", "api/attribution", {"units": "words"}, _attribute))
     for path in list_attention_sublayers(config):
@@ -101,6 +103,7 @@ def list_attention_sublayers(config: Transformer.Config) -> list[str]:
     found = []
     for side in config.sides:
         subs = ["self", "cross"] if side == "decoder" and config.encoder.layers else ["self"]
+        subs += ["query.self"] if getattr(config, side).streams == 2 else []
         found += [f"{side}.{layer}.{sub}" for layer in range(getattr(config, side).layers) for sub in subs]
     return found
 
@@ -113,7 +116,8 @@ def record_answers(traced: TracedText, name: str) -> dict[str, Any]:
     description = describe_model(config, trace.search, len(trace.source.ids) or 1, len(trace.target.ids) or 1)
     info = {"name": name, "kind": trace.kind, "pairs": [], "loaded": True, **description, "longest": 0}
     answers = {"model": info, "0 costs": info}
-    for answer in [*list_answers(config), *_list_first_columns(trace, config)]:
+    more = [*_list_first_columns(trace, config), *_list_influences(trace, config)]
+    for answer in [*list_answers(config), *more]:
         computed = answer.compute(traced)
         if computed is not None:
             answers[f"0 {answer.name}"] = computed
@@ -125,6 +129,19 @@ def _list_first_columns(trace: Trace, config: Transformer.Config) -> list[Record
     _, head = find_telling_head(trace) or (0, 0)
     paths = list_attention_sublayers(config) if head else []
     return [answer for path in paths for answer in list_columns(config, path, head)]
+
+
+def _list_influences(trace: Trace, config: Transformer.Config) -> list[RecordedAnswer]:
+    """Of mixers without weights, in place of them."""
+    without = [
+        path
+        for path in list_attention_sublayers(config)
+        if path.count(".") == 2 and path.endswith(".self") and f"{path}.weights" not in trace.tensors
+    ]
+    return [
+        RecordedAnswer(f"influence {path}", "api/influence", {"place": path}, partial(_measure_influence, path))
+        for path in without
+    ]
 
 
 def describe_model(config: Transformer.Config, search: Mapping[str, Any], source: int, target: int) -> dict[str, Any]:
@@ -163,14 +180,25 @@ def _describe_layer_parts(side: Any, body: Mapping[str, Any], traced: TracedText
     if model is None or pieces is None or f"{side}.embedded" not in trace.tensors:
         return None
     ids = (trace.source if side == "encoder" else trace.target).ids
-    expected = expected_tokens(model, side, trace.source.ids, trace.written.ids, len(ids))
+    expected = expected_tokens(model, side, trace.expected.ids or trace.source.ids, trace.written.ids, len(ids))
     asked = LayerQuestion(side=side, position=0, ids=ids, expected=expected, **body)
     texts = partial(pieces, output_side(model))
     return describe_layer_parts(model, trace.tensors, asked, texts)
 
 
-def _predict(traced: TracedText) -> dict[str, Any]:
-    return trace_predictions(traced.trace)
+def _measure_influence(path: str, traced: TracedText) -> dict[str, Any] | None:
+    trace, model = traced.trace, traced.model
+    if model is None:
+        return None
+    try:
+        return describe_influence(model, trace.source.ids, trace.target.ids, path, trace.second)
+    except HeadwayError:  # of a text that is too long: the page says that it was not recorded
+        return None
+
+
+def _predict(traced: TracedText) -> dict[str, Any] | None:
+    """None where labels are scored, and no tokens."""
+    return trace_predictions(traced.trace) if "output.logps" in traced.trace.tensors else None
 
 
 def _score(traced: TracedText) -> dict[str, Any] | None:

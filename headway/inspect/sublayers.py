@@ -17,6 +17,7 @@ numbers of the trace: the page prints no other.
     output    output = joined · W + b
 """
 
+import functools
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
@@ -56,6 +57,12 @@ PROJECTING = {
 }
 
 
+@functools.lru_cache(maxsize=4)
+def _resolve(config: Transformer.Config) -> Transformer.Config:
+    """Kept, since every sub-layer and every column of its matrices asks."""
+    return config.resolved()
+
+
 class Parts(NamedTuple):
     """What the config puts into one sub-layer."""
 
@@ -66,8 +73,8 @@ class Parts(NamedTuple):
 
     @classmethod
     def of(cls, config: Transformer.Config, path: str) -> "Parts":
-        side, layer, sub = path.split(".")
-        stack, index = getattr(config.resolved(), side), int(layer)
+        side, layer, *_, sub = path.split(".")
+        stack, index = getattr(_resolve(config), side), int(layer)
         if sub == "self":
             mask = make_mask(stack.tiled("mask")[index])
             return cls(stack.tiled("mixer")[index], stack.tiled("position")[index], mask, config.norm)
@@ -149,17 +156,19 @@ def describe_sublayer(
 
 
 def _gather_tensors(tensors: Mapping[str, Tensor], path: str) -> dict[str, Tensor]:
-    side, layer, sub = path.split(".")
-    before = [f"{side}.{layer}.{name}.stream" for name in ORDER[: ORDER.index(sub)]]
-    before = [f"{side}.{int(layer) - 1}.{name}.stream" for name in ORDER] + before
+    side, layer, *inner, sub = path.split(".")
+    own = "query." if inner else ""  # XLNet's second stream
+    before = [f"{side}.{layer}.{own}{name}.stream" for name in ORDER[: ORDER.index(sub)]]
+    before = [f"{side}.{int(layer) - 1}.{own}{name}.stream" for name in ORDER] + before
     earlier = [name for name in reversed(before) if name in tensors]
-    x = tensors.get(earlier[0] if earlier else f"{side}.embedded")
+    x = tensors.get(earlier[0] if earlier else f"{side}.{own}embedded")
     names = (*PLAIN, *PER_QUERY_HEAD, *PER_KEY_HEAD)
     found = {name: tensors[f"{path}.{name}"] for name in names if f"{path}.{name}" in tensors}
     if x is not None:
         found["x"] = x
-    if sub == "cross" and "encoder.output" in tensors:
-        found["source"] = tensors["encoder.output"]
+    source = f"{side}.{layer}.self.input" if own else "encoder.output" if sub == "cross" else ""
+    if source in tensors:
+        found["source"] = tensors[source]
     for name in FLAT:
         if name in found:
             found[name] = found[name].flatten()
@@ -286,7 +295,7 @@ def _makes_output(found: Mapping[str, Tensor], path: str, model: Transformer | N
 
 
 def _find_linear(model: Transformer, path: str, letter: str) -> nn.Module:
-    side, layer, sub = path.split(".")
+    side, layer, *_, sub = path.split(".")
     mixer = model.stacks[side].layer_blocks[int(layer)].sublayers[sub]  # type: ignore[union-attr, index]
     found: nn.Module = getattr(mixer, LETTERS[letter])
     return found

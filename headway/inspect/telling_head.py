@@ -12,18 +12,18 @@ def find_telling_head(trace: Trace) -> tuple[int, int] | None:
 
     In this head most columns are looked at sharply by some row. What a place sees of itself does not count, nor do the
     marks at the ends. None: no head has weights."""
-    queries, keys, side, sub = {
-        "translation": (trace.written.pieces, trace.source.pieces, "decoder", "cross"),
-        "causal": (trace.written.pieces, trace.target.pieces, "decoder", "self"),
-        "masked": (trace.source.pieces, trace.source.pieces, "encoder", "self"),
-    }[trace.kind]
+    queries, keys, side, sub = trace.source.pieces, trace.source.pieces, "encoder", "self"
+    if trace.target.ids:
+        is_cross = bool(trace.source.ids)
+        queries, keys = trace.written.pieces, trace.source.pieces if is_cross else trace.target.pieces
+        side, sub = "decoder", "cross" if is_cross else "self"
     rows, columns = _words(queries), _words(keys)
     best, most = None, 0.0
     for layer in count():
         if f"{side}.{layer}.{sub}.stream" not in trace.tensors:
             return best
         for head, weights in enumerate(trace.tensors.get(f"{side}.{layer}.{sub}.weights", ())):
-            told = _sharpness(weights, rows, columns, own_counts=trace.kind == "translation")
+            told = _sharpness(weights, rows, columns, own_counts=sub == "cross")
             if told > most:
                 best, most = (layer, head), told
     return best

@@ -12,6 +12,7 @@ from headway.decode.types import BeamStep, Fate, Hypothesis
 from headway.errors import HeadwayError
 from headway.files.atomic import write_text_atomically
 from headway.inspect.beam_tree import BeamNode, build_tree
+from headway.inspect.iteration_tracer import Iteration
 from headway.storage.model_dir import read_tensors, write_tensors
 
 FORMAT_VERSION = 1
@@ -21,7 +22,7 @@ TYPE_NAMES = {
     int: "an integer", float: "a number", str: "a string", bool: "true or false", list: "a list", dict: "an object",
 }  # fmt: skip
 
-TraceKind = Literal["translation", "causal", "masked"]
+TraceKind = Literal["translation", "denoising", "causal", "masked", "classify", "tag", "match", "embed"]
 
 
 class Tokens(NamedTuple):
@@ -46,6 +47,7 @@ class Trace:
         SIDE.LAYER.SUB.output                      (T, d)     what the sub-layer adds to the stream
         SIDE.LAYER.SUB.stream, norm                (T, d)  (T,)  the residual stream after it, and its norm
         output.hidden, output.logps                (T, d)  (T, V)  input of the head; log-probabilities of next tokens
+        output.scores                              (C,) or (T, C)  in place of output.logps where labels are scored
     """
 
     kind: TraceKind
@@ -62,6 +64,10 @@ class Trace:
     model: dict[str, Any]  # the model's config
     tensors: dict[str, Tensor]
     warnings: list[str] = field(default_factory=list)
+    expected: Tokens = Tokens([], [])  # of a masked language model: the source before tokens of it were hidden, if any
+    second: int = 0  # where the second of two texts begins in the source; 0: there is one
+    prediction: dict[str, Any] = field(default_factory=dict)  # of an encoder: see headway.inspect.encoder_input
+    iterations: list[Iteration] = field(default_factory=list)  # of mask-predict, whose decoder reads no start token
 
     def __repr__(self) -> str:
         size = f"{len(self.source.ids)} + {len(self.written.ids)} tokens, {len(self.tensors)} tensors"
@@ -103,6 +109,10 @@ class Trace:
             "pieces": {str(token): piece for token, piece in self.pieces.items()},
             "tensors": {name: list(tensor.shape) for name, tensor in self.tensors.items()},
             "warnings": self.warnings,
+            "expected": self.expected._asdict(),
+            "second": self.second,
+            "prediction": self.prediction,
+            "iterations": [iteration.to_dict() for iteration in self.iterations],
         }
 
 
@@ -164,6 +174,11 @@ def _parse_trace(facts: dict[str, Any], tensors: dict[str, Tensor]) -> Trace:
         model=_check_type(facts["model"], dict),
         tensors=tensors,
         warnings=_check_list(facts["warnings"], str),
+        # Traces that were saved earlier have none of these.
+        expected=_parse_tokens(facts.get("expected", {"ids": [], "pieces": []})),
+        second=_check_type(facts.get("second", 0), int),
+        prediction=_check_type(facts.get("prediction", {}), dict),
+        iterations=[_parse_iteration(entry) for entry in _check_type(facts.get("iterations", []), list)],
     )
 
 
@@ -183,6 +198,17 @@ def _parse_hypothesis(entry: Any) -> Hypothesis:
         finished=_check_type(entry["finished"], bool),
         prefix=_check_type(entry["prefix"], int),
     )
+
+
+def _parse_iteration(entry: Any) -> Iteration:
+    read, ids, logps = (
+        _check_list(entry["read"], int),
+        _check_list(entry["ids"], int),
+        _check_list(entry["logps"], float),
+    )
+    if not len(read) == len(ids) == len(logps):
+        raise ValueError("an iteration is inconsistent")
+    return Iteration(read, ids, logps)
 
 
 def _parse_step(entry: Any) -> BeamStep:

@@ -5,17 +5,20 @@ give the same numbers, to 1e-4 in float32, and so the same choices."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import torch
 from torch import Tensor
 
-from headway.config.objective_kinds import continues_text
+from headway.config.objective_kinds import continues_text, is_denoising, shown_kind
 from headway.decode import BeamStep, Hypothesis, Search, decode
 from headway.errors import ConfigError, HeadwayError
 from headway.inspect.beam_tree import find_search
+from headway.inspect.encoder_input import describe_encoder_output, read_encoder_text
 from headway.inspect.events import TOP_TOKENS
-from headway.inspect.trace import Tokens, Trace
+from headway.inspect.iteration_tracer import choose_traced, trace_iterations, writes_at_once
+from headway.inspect.output_scores import scores_tokens
+from headway.inspect.trace import Tokens, Trace, TraceKind
 from headway.nn.context import ForwardReport
 from headway.nn.transformer import Transformer
 from headway.text.segment.sentences import split_sentences
@@ -23,7 +26,7 @@ from headway.text.segment.wrapped_lines import unwrap_text
 from headway.text.spans.uppercase import lowercased
 from headway.text.tokenizer.tokenizer import Tokenizer
 from headway.translate.options import TranslateOptions
-from headway.translate.search import Request, translate_requests
+from headway.translate.search import Request, TranslationStages, translate_requests
 
 if TYPE_CHECKING:
     from headway.translate.language_model import LanguageModel
@@ -33,12 +36,20 @@ MAX_TRACED_TOKENS = 1024  # of a language model's text, unless it was trained on
 
 
 @torch.no_grad()
-def trace_forward(model: Transformer, source: Sequence[int], target: Sequence[int]) -> dict[str, Tensor]:
-    """All tensors of a forward pass over one row of ids, by name (see Trace). A side without ids is not run."""
+def trace_forward(
+    model: Transformer, source: Sequence[int], target: Sequence[int], second: int = 0
+) -> dict[str, Tensor]:
+    """All tensors of a forward pass over one row of ids, by name (see Trace). A side without ids is not run. second:
+    where the second of two texts begins in the source; 0: there is one."""
     report = ForwardReport(trace={})
     tensors = report.trace
     assert tensors is not None
-    memory = model.encode(torch.tensor([source], device=model.device), report=report) if source else None
+    segments: Tensor | None = None
+    if second and model.config.embedding.segments > 1:
+        segments = (torch.arange(len(source), device=model.device) >= second).long()[None]
+        tensors["encoder.segments"] = segments
+    read = torch.tensor([source], device=model.device)
+    memory = model.encode(read, segments=segments, report=report) if source else None
     if target:
         hidden = model.decode(torch.tensor([target], device=model.device), memory=memory, report=report)
     else:
@@ -49,13 +60,23 @@ def trace_forward(model: Transformer, source: Sequence[int], target: Sequence[in
     for name in [name for name in tensors if name.endswith((".stream", ".embedded"))]:
         tensors[f"{name.removesuffix('.stream')}.norm"] = tensors[name].norm(dim=-1)
     tensors["output.hidden"] = hidden
-    tensors["output.logps"] = model.logits(hidden).float().log_softmax(-1)
+    if scores_tokens(model):
+        tensors["output.logps"] = model.logits(hidden).float().log_softmax(-1)
+    elif model.config.head.kind in ("pooled", "tags"):
+        tensors["output.scores"] = model.logits(hidden).float()
     return {name: tensor[0].to("cpu", torch.float32, copy=True).contiguous() for name, tensor in tensors.items()}
 
 
-def trace_translation(translator: "Translator", text: str, options: TranslateOptions, *, prefix: str = "") -> Trace:
+def trace_translation(
+    translator: "Translator",
+    text: str,
+    options: TranslateOptions,
+    *,
+    prefix: str | Sequence[int] = "",
+    iteration: int | None = None,
+) -> Trace:
     """Trace one sentence; several are translated as one, and a warning says so. Of the options, languages and search
-    count."""
+    count. iteration: of mask-predict, whose pass is traced; by default the last that predicted something."""
     if len(translator.steppers) > 1:
         raise HeadwayError(
             f"a trace needs a single model, not an ensemble of {len(translator.steppers)}: load one of them."
@@ -68,17 +89,19 @@ def trace_translation(translator: "Translator", text: str, options: TranslateOpt
     source_tokenizer = translator.tokenizers.source
     target_tokenizer = translator.tokenizers.target
     direction = translator.direction_tokens(options.source, options.target)
-    source = direction.wrap_source(source_tokenizer.encode(lowercased(text.strip(), source_tokenizer)))
+    search = options.search or config.search
+    options = replace(options, split_sentences=False, protect=None, search=search)
+    source = _read_source(translator, text, options)
     if len(source) > config.train.max_tokens:
         raise HeadwayError(
             f"this text has {len(source)} tokens, and this model reads at most {config.train.max_tokens}. Trace a "
             "shorter one."
         )
     steps: list[BeamStep] = []
-    search = options.search or config.search
-    options = replace(options, split_sentences=False, protect=None, search=search)
-    translation = translate_requests(translator, [Request(text, prefix=prefix)], options, steps.append)[0]
-    forced = len(target_tokenizer.encode(prefix)) if prefix else 0
+    at_once = writes_at_once(translator)
+    recorder = None if at_once else steps.append
+    translation = translate_requests(translator, [Request(text, prefix=prefix)], options, recorder)[0]
+    forced = len(translator.encode_prefix(prefix))
     hypotheses = []
     for guess in translation.guesses:
         finished = len(guess.token_logps) == len(guess.tokens) - forced + 1
@@ -90,9 +113,16 @@ def trace_translation(translator: "Translator", text: str, options: TranslateOpt
     warnings = list(translation.warnings)
     if count > 1:
         warnings.insert(0, f"{count} sentences were translated as one; without a trace they are translated one by one")
-    tensors = trace_forward(translator.steppers[0].model, source, [target_tokenizer.start, *hypotheses[0].ids])
+    iterations = trace_iterations(translator, source, search, hypotheses[0].ids) if at_once else []
+    target = [target_tokenizer.start, *hypotheses[0].ids]
+    if at_once:
+        target = choose_traced(iterations, target_tokenizer.mask, iteration).read
+    tensors = trace_forward(translator.steppers[0].model, source, target)
+    fields = _output_fields(target_tokenizer, target, hypotheses, steps, tensors)
+    shown = sorted({token for one in iterations for token in (*one.read, *one.ids)})
+    fields["pieces"] |= dict(zip(shown, target_tokenizer.pieces(shown)))
     return Trace(
-        kind="translation",
+        kind=cast(TraceKind, shown_kind(config.train.objective.kind)),
         text=text,
         output=translation.text,
         source=_make_tokens(source_tokenizer, source),
@@ -100,27 +130,38 @@ def trace_translation(translator: "Translator", text: str, options: TranslateOpt
         model=config.model.to_dict(),
         tensors=tensors,
         warnings=warnings,
-        **_output_fields(target_tokenizer, target_tokenizer.start, hypotheses, steps, tensors),
+        iterations=iterations,
+        **fields,
     )
 
 
+def _read_source(translator: "Translator", text: str, options: TranslateOptions) -> list[int]:
+    """What the encoder reads of a sentence; of a denoising model, with its gaps."""
+    if is_denoising(translator.summary.objective):
+        stages = TranslationStages(translator, [], options)
+        return [token for sentence in stages.read(Request(text)).sentences for token in sentence.ids]
+    tokenizer = translator.tokenizers.source
+    direction = translator.direction_tokens(options.source, options.target)
+    return direction.wrap_source(tokenizer.encode(lowercased(text.strip(), tokenizer)))
+
+
 def trace_text(model: "LanguageModel", text: str, settings: Mapping[str, Any]) -> Trace:
-    """Trace a language model that continues the text, or only reads it (length=0); or a masked one, which reads it."""
+    """Trace a language model that continues the text, or only reads it (length=0); or an encoder, which reads it.
+
+    prefix, in settings: ids to go on from in place of those of the text, which they may begin with and lead on.
+    hidden: of a masked language model: tokens of the text, counted from 0, that it is to guess."""
     if not isinstance(text, str):
         raise HeadwayError(f"the text must be a string, not {text!r}.")
-    prefix = model.encode(text)
-    max_tokens = max(MAX_TRACED_TOKENS, model.config.train.max_tokens)
-    if len(prefix) >= max_tokens:
-        raise HeadwayError(
-            f"this text has {len(prefix)} tokens, and a trace, which has weights for every pair of them, at most "
-            f"{max_tokens - 1}. Trace a shorter one."
-        )
     if not continues_text(model.config.train.objective.kind):
         return _trace_encoder(model, text, settings)
     tokenizer = model.tokenizer
     steps: list[BeamStep] = []
     search: Search | None = None
-    special, prefix = model.make_prompt(text)
+    special, prompt = model.make_prompt(text)
+    settings = dict(settings)
+    prefix = list(settings.pop("prefix", None) or prompt)
+    tokenizer.pieces(prefix)  # raises for an id that the vocabulary does not have
+    _check_length(model, len(prefix))
     if settings.get("length") == 0:
         found = [Hypothesis(prefix, 0.0, 0.0, [], False, len(prefix))]
     else:
@@ -142,51 +183,72 @@ def trace_text(model: "LanguageModel", text: str, settings: Mapping[str, Any]) -
         search=search.to_dict() if search else {},
         model=model.config.model.to_dict(),
         tensors=tensors,
-        **_output_fields(tokenizer, special.start, found, steps, tensors),
+        **_output_fields(tokenizer, [special.start, *found[0].ids], found, steps, tensors),
     )
 
 
+def _check_length(model: "LanguageModel", count: int) -> None:
+    max_tokens = max(MAX_TRACED_TOKENS, model.config.train.max_tokens)
+    if count >= max_tokens:
+        raise HeadwayError(
+            f"this text has {count} tokens, and a trace, which has weights for every pair of them, at most "
+            f"{max_tokens - 1}. Trace a shorter one."
+        )
+
+
 def _trace_encoder(model: "LanguageModel", text: str, settings: Mapping[str, Any]) -> Trace:
-    if any(value is not None for name, value in settings.items() if name != "length"):
-        raise ConfigError("this is a masked language model, which generates nothing: it takes no search settings.")
+    kind = model.config.train.objective.kind
+    if any(value is not None for name, value in settings.items() if name not in ("length", "hidden")):
+        what = "is a masked language model" if kind == "masked" else f"model was trained for the task {kind}"
+        raise ConfigError(f"this {what}, which generates nothing: it takes no search settings.")
     if not text.strip():
         raise HeadwayError("there is nothing to trace: give a sentence.")
     nothing = _make_tokens(model.tokenizer, [])
-    source = model.frame(model.encode(text))
+    read = read_encoder_text(model, text, settings.get("hidden") or ())
+    _check_length(model, len(read.ids))
+    tensors = trace_forward(model.model, read.ids, [], read.second)
     return Trace(
-        kind="masked",
+        kind=cast(TraceKind, kind),
         text=text,
         output="",
-        source=_make_tokens(model.tokenizer, source),
+        source=_make_tokens(model.tokenizer, read.ids),
         target=nothing,
         written=nothing,
         forced=0,
         found=[],
         beam=[],
-        pieces={},
+        pieces=_likely_pieces(model.tokenizer, tensors, read.expected),
         search={},
         model=model.config.model.to_dict(),
-        tensors=trace_forward(model.model, source, []),
+        tensors=tensors,
+        expected=_make_tokens(model.tokenizer, read.expected if read.expected != read.ids else []),
+        second=read.second,
+        prediction=describe_encoder_output(model, text, read, tensors),
     )
 
 
+def _likely_pieces(tokenizer: Tokenizer, tensors: Mapping[str, Tensor], more: Sequence[int]) -> dict[int, str]:
+    """The texts of the likeliest tokens at each position, and of these."""
+    logps = tensors.get("output.logps")
+    likely = [] if logps is None else logps.topk(min(TOP_TOKENS, logps.shape[-1])).indices.flatten().tolist()
+    ids = sorted({*likely, *more})
+    return dict(zip(ids, tokenizer.pieces(ids)))
+
+
 def _output_fields(
-    tokenizer: Tokenizer, start: int, found: list[Hypothesis], steps: list[BeamStep], tensors: dict[str, Tensor]
+    tokenizer: Tokenizer, target: list[int], found: list[Hypothesis], steps: list[BeamStep], tensors: dict[str, Tensor]
 ) -> dict[str, Any]:
-    """The fields of a Trace that describe the output and its search."""
+    """The fields of a Trace that describe the output and its search. target: what the decoder read."""
     best = found[0]
-    written = [*best.ids, *[tokenizer.end] * best.finished]
+    written = [*best.ids, *[tokenizer.end] * best.finished][: len(target)]
     beam = find_search(steps, written[best.prefix :])
-    logps = tensors["output.logps"]
-    likely = logps.topk(min(TOP_TOKENS, logps.shape[-1])).indices.flatten().tolist()
-    tried = sorted({token for choice in beam for token in choice.ids}.union(likely))
     return {
-        "target": _make_tokens(tokenizer, [start, *best.ids]),
+        "target": _make_tokens(tokenizer, target),
         "written": _make_tokens(tokenizer, written),
         "forced": best.prefix,
         "found": found,
         "beam": beam,
-        "pieces": dict(zip(tried, tokenizer.pieces(tried))),
+        "pieces": _likely_pieces(tokenizer, tensors, [token for choice in beam for token in choice.ids]),
     }
 
 

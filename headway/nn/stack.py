@@ -318,6 +318,7 @@ class Stack(nn.Module):
         start, content, query = self.query_stream.begin(x, ctx, last)
         s = self.ends.start(x)
         g = self.ends.start(self.query_stream.dropout(self.add_positions(start, query.queries)))
+        content.record("query.embedded", streams(g)[0])
         for index, block in enumerate(self.layer_blocks):
             number, layer = self.position_of[index]
             position: Position = self.positions[number]  # type: ignore[assignment]

@@ -60,12 +60,18 @@ def make_language_model(engines: "Engines") -> LanguageModel:
     """A model that does not translate, as what it is."""
     if engines.threads:
         torch.set_num_threads(engines.threads)
-    if engines.summary.objective == "solve":
+    return language_model_of(engines.loaded[0], engines)
+
+
+def language_model_of(loaded: LoadedModel, engines: "Engines | None" = None) -> LanguageModel:
+    """The same of a model in memory."""
+    objective = loaded.config.train.objective.kind
+    if objective == "solve":
         from headway.translate.solver import Solver
 
-        return Solver(engines.loaded[0], engines)
-    kind = TaskModel if engines.summary.objective in ENCODER_TASKS else LanguageModel
-    return kind(engines.loaded[0], engines)
+        return Solver(loaded, engines)
+    kind = TaskModel if objective in ENCODER_TASKS else LanguageModel
+    return kind(loaded, engines)
 
 
 class TaskModel(LanguageModel):

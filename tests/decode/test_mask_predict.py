@@ -17,6 +17,7 @@ from headway.decode.dispatch import decode, stream
 from headway.decode.reference.model import Ensemble, ModelStepper
 from headway.decode.types import Hypothesis
 from headway.errors import ConfigError, HeadwayError
+from headway.inspect.trace import load_trace
 from headway.nn.ops.cross_entropy import IGNORE_INDEX
 from headway.nn.transformer import Transformer
 from headway.storage.model_dir import load_model
@@ -24,6 +25,7 @@ from headway.text.tokenizer.special_tokens import SpecialTokens
 from headway.train.loss import batch_loss
 from headway.train.masked_targets import draw_masked
 from headway.train.objectives import Example
+from headway.translate.search import make_requests, translate_requests
 from headway.translate.translator import Translator
 
 SPECIAL = SpecialTokens(pad=0, start=1, end=2, mask=3, suppress=(0, 1, 3), vocabulary=40)
@@ -249,7 +251,13 @@ def test_it_trains_resumes_and_translates(tmp_path: Path) -> None:
     for engine in ("native", "ctranslate2"):
         with pytest.raises(HeadwayError, match="mask_predict, which only torch does"):
             headway.load(tmp_path / "whole", device="cpu", engine=engine, compute="int8")  # type: ignore[arg-type]
+    trace = model.trace("A dog runs.", iteration=0)
+    assert trace.output == model.translate(["A dog runs."], TranslateOptions(protect=None))[0].text
+    assert set(trace.target.ids) == {model.tokenizers.target.mask}
+    trace.save(tmp_path / "trace")
+    assert load_trace(tmp_path / "trace").iterations == trace.iterations
+    recorded: list[Any] = []
     with pytest.raises(HeadwayError, match="no beam to show"):
-        model.trace("A dog runs.")
+        translate_requests(model, make_requests(["A dog runs."]), TranslateOptions(), recorded.append)
     with pytest.raises(HeadwayError, match="a probability for each masked token"):
         model.score([("a dog", "a dog")])

@@ -107,14 +107,16 @@ def _find_languages(loaded: "Translator | LanguageModel", choice: "ModelChoice")
 
 
 def _example_texts(loaded: "Translator | LanguageModel", language: str, name: str) -> list[str]:
-    from headway.config.objective_kinds import continues_text
+    from headway.config.objective_kinds import continues_text, reads_pairs
     from headway.errors import HeadwayError
     from headway.inspect.static_site import EXAMPLE_TEXTS, PROMPTS
 
     objective = loaded.config.train.objective.kind
     if continues_text(objective):
         return PROMPTS
-    texts = EXAMPLE_TEXTS.get("en" if objective == "masked" else re.split("[-_]", language)[0])
+    texts = EXAMPLE_TEXTS.get(re.split("[-_]", language)[0] if reads_pairs(objective) else "en")
+    if objective == "match" and texts:
+        return ["\n".join(texts[:2])]
     if texts is None:
         raise HeadwayError(f"there are no example texts in {language or 'the language of ' + name}: give --text.")
     return texts

@@ -83,7 +83,7 @@ def trace(
     result.save(out)
     for warning in result.warnings:
         log(warning, "warning")
-    if result.kind != "masked":
+    if result.target.ids:
         click.echo(result.output)
     log(f"wrote {len(result.tensors)} tensors to {out}")
     log(f"next: headway attend --trace {shlex.quote(str(out))}")
