@@ -8,6 +8,7 @@ from headway.serve.schemas import (
     CompletionBody,
     DetectBody,
     EmbeddingBody,
+    InfluenceBody,
     LayerBody,
     PositionsBody,
     ReadBody,
@@ -221,6 +222,11 @@ INSPECT_SUBLAYER: dict[str, Any] = {
     **INSPECT,
     "openapi_extra": _request_body(SublayerBody, form=False),
     "responses": _responses(_object([]), 404, *COMMON_ERRORS),
+}
+INSPECT_INFLUENCE: dict[str, Any] = {
+    **INSPECT,
+    "openapi_extra": _request_body(InfluenceBody, form=False),
+    "responses": _responses(_object(["values"]), 404, *COMMON_ERRORS),
 }
 INSPECT_COLUMN: dict[str, Any] = {
     **INSPECT,

@@ -157,14 +157,19 @@ class StreamBody(SearchBody, AblatedBody):
     top: int = Field(10, ge=0, le=100, description="how many of the likeliest next tokens each step reports")
     attention: bool = Field(True, description="send the attention weights of every layer and head")
     qkv: bool = Field(False, description="send queries, keys and values as well")
+    iteration: int | None = Field(
+        None, ge=0, le=1000, description="of mask-predict: whose attention to send; default: the last with a mask"
+    )
 
 
 class ReadBody(SearchBody, AblatedBody):
-    """A text for a language model to read, and perhaps to continue."""
+    """A text for a model that does not translate to read, and perhaps to continue."""
 
-    q: str = Field(min_length=1, description="the text")
+    q: str = Field(min_length=1, description="the text; of models that read pairs, two lines")
     model: str = Field(min_length=1, max_length=500, description="its name")
     length: int = Field(0, ge=0, le=200, description="how many tokens to generate at most")
+    prefix: TokenIds = Field([], description="token ids that the output must begin with; of a causal model, its text")
+    hidden: TokenIds = Field([], description="of a masked model: which tokens of the text it is to guess, from 0")
 
 
 class TokensBody(AblatedBody):
@@ -174,6 +179,12 @@ class TokensBody(AblatedBody):
     read: TokenIds = Field([], description="token ids that the encoder read")
     written: TokenIds = Field([], description="token ids that the decoder generated, without start and end")
     finished: bool = Field(True, description="whether the end token followed these")
+    second: int = Field(0, ge=0, le=4096, description="where the second of two texts begins in read; 0: there is one")
+    expected: TokenIds = Field(
+        [],
+        description="of a masked model: read, before tokens were hidden; of mask-predict: what the decoder made of "
+        "written, which it read",
+    )
 
 
 class PositionsBody(TokensBody):
@@ -183,7 +194,7 @@ class PositionsBody(TokensBody):
 
 class SublayerBody(TokensBody):
     place: str = Field(
-        pattern=r"^(en|de)coder\.[0-9]{1,4}\.(self|cross|feedforward)$",
+        pattern=r"^(en|de)coder\.[0-9]{1,4}\.((query\.)?self|cross|feedforward)$",
         description="a sub-layer, such as decoder.0.cross",
     )
     head: int | None = Field(
@@ -191,12 +202,17 @@ class SublayerBody(TokensBody):
     )
 
 
+class InfluenceBody(TokensBody):
+    place: str = Field(pattern=r"^(en|de)coder\.[0-9]{1,4}\.self$", description="a mixer, such as decoder.0.self")
+
+
 class ColumnBody(RequestBody):
     """Which of a model's weights to return: those that lead to one number."""
 
     model: str = Field(min_length=1, max_length=500, description="its name")
     place: str = Field(
-        pattern=r"^(en|de)coder\.[0-9]{1,4}\.(self|cross)$", description="a sub-layer, such as decoder.0.cross"
+        pattern=r"^(en|de)coder\.[0-9]{1,4}\.((query\.)?self|cross)$",
+        description="a sub-layer, such as decoder.0.cross",
     )
     matrix: Literal["q", "k", "v", "g", "o"] = Field(
         description="the matrix of queries, keys, values or gates, or the last one, which makes the output"
@@ -240,7 +256,7 @@ class ScoreBody(TokensBody):
     finished: bool = Field(True, description="whether the end token followed these")
     weights: str = Field(
         "",
-        pattern=r"^((en|de)coder\.[0-9]{1,4}\.(self|cross))?$",
+        pattern=r"^((en|de)coder\.[0-9]{1,4}\.((query\.)?self|cross))?$",
         description="the sub-layer whose attention weights to return, such as decoder.0.cross",
     )
 

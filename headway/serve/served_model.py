@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from headway.config.objective_kinds import continues_text, reads_pairs
+from headway.config.objective_kinds import continues_text, has_source, reads_pairs
 from headway.device import choose_device
 from headway.errors import HeadwayError
 from headway.serve.batch_queue import BatchQueue
@@ -70,7 +70,7 @@ class ServedModel:
     @property
     def is_encoder(self) -> bool:
         """Whether it is an encoder alone: a masked language model, or a task on top of one."""
-        return not self.is_translator and not self.is_causal
+        return not has_source(self.summary.objective) and not self.is_causal
 
     @property
     def language_model(self) -> "LanguageModel":
@@ -139,11 +139,11 @@ def read_checkpoints(model: ServedModel, log: Log) -> list[ServedModel]:
 def load_checkpoint(model: ServedModel, device: str) -> "Translator | LanguageModel":
     """In torch and float32, for the page alone."""
     from headway.storage.model_dir import load_model
-    from headway.translate.language_model import LanguageModel
+    from headway.translate.task_model import language_model_of
     from headway.translate.translator import Translator
 
     assert model.checkpoint is not None
     loaded = load_model(model.path, choose_device(device), model.checkpoint.weights_file)
-    if not model.is_translator:
-        return LanguageModel(loaded)
+    if not has_source(model.summary.objective):
+        return language_model_of(loaded)
     return Translator([loaded], direction=usual_direction(model.sources, model.targets))

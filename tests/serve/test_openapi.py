@@ -31,7 +31,7 @@ def test_every_route_is_in_the_spec(served: Running) -> None:
         "/download_file/{filename}", "/api/translate", "/v1/models", "/v1/models/{name}", "/v1/completions",
         "/v1/embeddings", "/metrics",
         "/api/models", "/api/models/{name}", "/api/read", "/api/places", "/api/inside", "/api/column", "/api/layer",
-        "/api/vectors", "/api/attribution", "/api/score", "/api/studies", "/api/studies/{name}",
+        "/api/influence", "/api/vectors", "/api/attribution", "/api/score", "/api/studies", "/api/studies/{name}",
     }  # fmt: skip
     references = set(re.findall(r"'\$ref': '([^']*)'", str(spec)))
     assert references <= {f"#/components/schemas/{name}" for name in spec["components"]["schemas"]}

@@ -9,7 +9,7 @@ from fastapi import APIRouter
 from starlette.requests import Request
 from starlette.responses import JSONResponse
 
-from headway.config.objective_kinds import continues_text
+from headway.config.objective_kinds import continues_text, shown_kind
 from headway.decode.stop import stop_when
 from headway.errors import HeadwayError
 from headway.serve import openapi
@@ -18,6 +18,7 @@ from headway.serve.model_pool import ModelPool
 from headway.serve.schemas import (
     AttributionBody,
     ColumnBody,
+    InfluenceBody,
     LayerBody,
     PositionsBody,
     ReadBody,
@@ -104,6 +105,13 @@ def make_router(state: ServerState) -> APIRouter:
         found = pool.model_named(body.model)
         return JSONResponse(await run_with_model(request, found, lambda: describe_sublayer_of(found, body)))
 
+    @router.post("/api/influence", **openapi.INSPECT_INFLUENCE)
+    async def influence(request: Request) -> JSONResponse:
+        """How much each token is heard at each other in one layer, whatever its mixer computes."""
+        body = await state.read_body(request, InfluenceBody)
+        found = pool.model_named(body.model)
+        return JSONResponse(await run_with_model(request, found, lambda: measure_influence_of(found, body)))
+
     @router.post("/api/column", **openapi.INSPECT_COLUMN)
     async def column(request: Request) -> JSONResponse:
         """The weights that lead to one number of a query, key, value or output: a column of a matrix, and its bias."""
@@ -148,7 +156,7 @@ def _model_entry(pool: ModelPool, model: ServedModel) -> dict[str, Any]:
     pairs = dict.fromkeys([usual, *list_directions(model.sources[:MAX_LISTED], model.targets[:MAX_LISTED])])
     return {
         "name": model.name,
-        "kind": "causal" if continues_text(model.summary.objective) else model.summary.objective,
+        "kind": shown_kind(model.summary.objective),
         "pairs": [list(pair) for pair in pairs if all(pair)],
         "pivots": pool.list_pivots(model),
         "sources": model.sources,
@@ -183,13 +191,15 @@ def trace_text_events(model: ServedModel, body: Any) -> list[dict[str, Any]]:
     if model.is_translator:
         raise ApiError(400, f"Invalid request: {model.name} is a translation model: use /api/translate")
     loaded = _without_parts(model, body)
-    if continues_text(loaded.config.train.objective.kind):
-        settings = body.search_settings()
+    settings = body.search_settings()
+    if isinstance(loaded, Translator):
+        trace = loaded.trace(body.q, prefix=body.prefix, **settings)
+    elif continues_text(loaded.config.train.objective.kind):
         if not settings.get("sample"):
             settings.setdefault("beam_size", 1)
-        trace = loaded.trace(body.q, length=body.length, **(settings if body.length else {}))
+        trace = loaded.trace(body.q, length=body.length, prefix=body.prefix, **(settings if body.length else {}))
     else:
-        trace = loaded.trace(body.q)
+        trace = loaded.trace(body.q, hidden=body.hidden)
     return trace_events(trace, model.name)
 
 
@@ -197,10 +207,10 @@ def predict_positions(model: ServedModel, body: Any) -> dict[str, Any]:
     from headway.inspect.events import describe_predictions
 
     tensors = _trace_tokens(model, body)
-    if model.summary.objective == "masked":
-        raise ApiError(400, "Invalid request: this is a masked language model, which generates no tokens")
+    if "output.logps" not in tensors:
+        raise ApiError(400, "Invalid request: this model scores no tokens")
     tokenizer = _target_tokenizer(model)
-    written = [*body.written, *[tokenizer.end] * body.finished]
+    written = body.expected or (body.read if model.is_encoder else _output_tokens(model, body))
     return describe_predictions(tensors["output.logps"], written, tokenizer.pieces, body.top, body.temperature)
 
 
@@ -214,13 +224,23 @@ def describe_sublayer_of(model: ServedModel, body: Any) -> dict[str, Any]:
     return describe_sublayer(tensors, body.place, network.config, network, body.head)
 
 
+def measure_influence_of(model: ServedModel, body: Any) -> dict[str, Any]:
+    from headway.inspect.ablation import ablate_network
+    from headway.inspect.influence import describe_influence
+
+    read = _check_tokens(model, body)
+    network = ablate_network(_network(model), body.ablate) if body.ablate else _network(model)
+    return describe_influence(network, read, _decoder_input(model, body), body.place, body.second)
+
+
 def describe_column_of(model: ServedModel, body: Any) -> dict[str, Any]:
     from headway.inspect.sublayers import describe_column
 
     network = _network(model)
-    side, layer, sub = body.place.split(".")
+    side, layer, *inner, sub = body.place.split(".")
     stack = getattr(network.config, side)
-    if int(layer) >= stack.layers or (sub == "cross" and stack.tiled("cross")[int(layer)] is None):
+    has_streams = not inner or stack.streams == 2
+    if not has_streams or int(layer) >= stack.layers or (sub == "cross" and stack.tiled("cross")[int(layer)] is None):
         raise _no_such_layer(body.place)
     return describe_column(network, body.place, body.matrix, body.head, body.channel)
 
@@ -238,11 +258,11 @@ def describe_layer_of(model: ServedModel, body: Any) -> dict[str, Any]:
         raise ApiError(400, f"Invalid request: this model has no {body.side}")
     tokenizer = _target_tokenizer(model)
     ids = body.read if body.side == "encoder" else _decoder_input(model, body)
-    following = [*body.written, *[tokenizer.end] * body.finished]
+    following = body.expected or _output_tokens(model, body)
     asked = LayerQuestion(
         **{name: getattr(body, name) for name in ("parts", "side", "position", "layer", "neuron", "expert", "top")},
         ids=ids,
-        expected=expected_tokens(network, body.side, body.read, following, len(ids)),
+        expected=expected_tokens(network, body.side, body.expected or body.read, following, len(ids)),
     )
     return describe_layer_parts(network, tensors, asked, tokenizer.pieces)
 
@@ -265,11 +285,12 @@ def attribute_tokens(model: ServedModel, body: Any) -> dict[str, Any]:
             400, f"Invalid request: an attribution is of at most {MAX_ATTRIBUTED_TOKENS} tokens a side: send fewer"
         ).because("too_many_positions", limit=MAX_ATTRIBUTED_TOKENS)
     read = _check_tokens(model, body)
-    end = [_target_tokenizer(model).end] * body.finished
-    if model.is_translator:
-        found = attribute_translation(_without_parts(model, body), read, [*body.written, *end], body.units)
+    _refuse_at_once(model)
+    written = _output_tokens(model, body)
+    if isinstance(model.loaded, Translator):
+        found = attribute_translation(_without_parts(model, body), read, written, body.units)
     else:
-        ids = [*_decoder_input(model, body), *end]
+        ids = [_decoder_input(model, body)[0], *written]
         found = attribute_text(_without_parts(model, body), ids, body.units)
     return found.to_dict()
 
@@ -277,6 +298,7 @@ def attribute_tokens(model: ServedModel, body: Any) -> dict[str, Any]:
 def score_output_of(model: ServedModel, body: Any) -> dict[str, Any]:
     from headway.inspect.scored_output import count_lead, describe_scored, select_weights
 
+    _refuse_at_once(model)
     if body.q:
         body = _tokenize_given(model, body)
     tensors = _trace_tokens(model, body)
@@ -287,9 +309,9 @@ def score_output_of(model: ServedModel, body: Any) -> dict[str, Any]:
         "finished": body.finished,
         "tensors": select_weights(tensors, body.weights),
     }
-    if model.summary.objective == "masked":
+    if model.is_encoder:
         return {**found, "tokens": [], "logp": None, "score": None}
-    written = [*body.written, *[writer.end] * body.finished]
+    written = _output_tokens(model, body)
     lead, search = 0, None
     if isinstance(model.loaded, Translator):
         lead, search = count_lead(written, writer), model.loaded.config.search
@@ -307,7 +329,10 @@ def _tokenize_given(model: ServedModel, body: Any) -> Any:
     elif model.is_causal:
         read, written = [], list(loaded.make_prompt(body.q + body.output)[1])
     else:
-        read, written = loaded.frame(loaded.encode(body.q)), []
+        from headway.inspect.encoder_input import read_encoder_text
+
+        own = read_encoder_text(loaded, body.q)
+        return body.model_copy(update={"read": own.ids, "written": [], "second": own.second})
     return body.model_copy(update={"read": list(read), "written": written})
 
 
@@ -326,7 +351,7 @@ def _trace_tokens(model: ServedModel, body: Any) -> dict[str, Any]:
 
     read = _check_tokens(model, body)
     network = ablate_network(_network(model), body.ablate) if body.ablate else _network(model)
-    return trace_forward(network, read, _decoder_input(model, body))
+    return trace_forward(network, read, _decoder_input(model, body), body.second)
 
 
 def _check_tokens(model: ServedModel, body: Any) -> list[int]:
@@ -353,12 +378,29 @@ def _check_tokens(model: ServedModel, body: Any) -> list[int]:
 
 
 def _decoder_input(model: ServedModel, body: Any) -> list[int]:
-    """What the decoder reads: the start token, then what it has generated."""
+    """What the decoder reads: the start token, then what it has generated; of mask-predict, all of that at once."""
     if "decoder" not in _network(model).config.sides:
         return []
+    if _network(model).length_predictor is not None:
+        if not body.written:
+            raise ApiError(400, "Invalid request: written is empty: send the token ids that the decoder reads")
+        return list(body.written)
     if isinstance(model.loaded, Translator):
         return [model.loaded.tokenizers.target.start, *body.written]
     return [model.language_model.special_tokens.start, *body.written]
+
+
+def _output_tokens(model: ServedModel, body: Any) -> list[int]:
+    """What was generated, with the end token, if there was one."""
+    has_end = body.finished and _network(model).length_predictor is None
+    return [*body.written, *[_target_tokenizer(model).end] * has_end]
+
+
+def _refuse_at_once(model: ServedModel) -> None:
+    if _network(model).length_predictor is not None:
+        raise ApiError(
+            400, "Invalid request: this model writes all tokens at once: no token has a probability given those before"
+        )
 
 
 def _model_config(model: ServedModel) -> Any:

@@ -26,7 +26,7 @@ from headway.text.spans.protect import make_protector
 from headway.translate.options import TranslateOptions
 from headway.translate.pivot import SHARED_SETTINGS
 from headway.translate.search import make_requests, translate_requests
-from headway.translate.source import SourceReader
+from headway.translate.source import Sentence, SourceReader
 from headway.translate.translator import Translator
 
 
@@ -120,8 +120,6 @@ def encode_line(event: Event) -> bytes:
 
 def stream_sentences(model: ServedModel, body: Any, search: Search, source: str, target: str, emit: Emit) -> None:
     """Emits each sentence of a text, every step of its search, and the whole text at the end."""
-    from headway.serve.step_events import IncrementalTracer, StepRecorder
-
     translator = model.loaded
     assert isinstance(translator, Translator)
     repertoire = translator.repertoire
@@ -149,43 +147,80 @@ def stream_sentences(model: ServedModel, body: Any, search: Search, source: str,
         prefix = prefix[len(lead) :]  # a client continues an output whose tokens it was shown, with these
     line = reader.read(body.q, 0, prefix)
     network = translator.steppers[0].model
+    at_once = network.length_predictor is not None
     if not isinstance(prefix, str):
         target_tokenizer.pieces(prefix)  # raises for an id that the vocabulary does not have
     options = TranslateOptions(source=source, target=target, split_sentences=False, search=search)
     text = previous = ""
     warnings: list[str] = []
     for number, sentence in enumerate(line.sentences):
-        tracer = IncrementalTracer(
-            network, sentence.ids, target_tokenizer.start, weights=body.attention, vectors=body.qkv
-        )
-        forced = translator.encode_prefix(sentence.prefix)
-        emit(
-            {
-                "event": "sentence",
-                "sentence": number,
-                "sentences": len(line.sentences),
-                "text": sentence.text,
-                "ids": sentence.ids,
-                "pieces": source_tokenizer.pieces(sentence.ids),
-                "tensors": tracer.encoder,
-                **describe_forced(translator, sentence.ids, lead, forced),
-            }
-        )
-        recorder = StepRecorder(tracer, target_tokenizer, [*lead, *forced], body.top, emit)
-        requests = make_requests([sentence.text], prefixes=[sentence.prefix])
-        made = translate_requests(translator, requests, options, recorder)[0]
-        best = made.guesses[0]
-        result = {
-            "text": made.text,
-            "score": round(best.score, 5),
-            "finished": len(best.token_logps) > len(best.tokens) - len(forced),  # the end token has a log-probability
-        }
-        emit({**recorder.describe([*lead, *best.tokens]), "event": "found", **result})
-        translated = made.text.strip()
+        place = {"sentence": number, "sentences": len(line.sentences), "text": sentence.text}
+        if at_once:
+            translated, own_warnings = _emit_iterations(translator, sentence, place, options, body.iteration, emit)
+        else:
+            translated, own_warnings = _emit_search(translator, sentence, place, options, lead, body, emit)
         text += adapt_spacing(sentence.before, previous, text, translated) + translated
         previous = sentence.text
-        warnings += made.warnings
+        warnings += own_warnings
     emit({"event": "end", "text": text + line.tail, "warnings": warnings})
+
+
+def _emit_search(
+    translator: Translator,
+    sentence: Sentence,
+    place: Event,
+    options: TranslateOptions,
+    lead: list[int],
+    body: Any,
+    emit: Emit,
+) -> tuple[str, list[str]]:
+    """Every step of the search for one sentence; its translation and warnings."""
+    from headway.serve.step_events import IncrementalTracer, StepRecorder
+
+    writer = translator.tokenizers.target
+    network = translator.steppers[0].model
+    tracer = IncrementalTracer(network, sentence.ids, writer.start, weights=body.attention, vectors=body.qkv)
+    forced = translator.encode_prefix(sentence.prefix)
+    emit(
+        {
+            "event": "sentence",
+            **place,
+            "ids": sentence.ids,
+            "pieces": translator.tokenizers.source.pieces(sentence.ids),
+            "tensors": tracer.encoder,
+            **describe_forced(translator, sentence.ids, lead, forced),
+        }
+    )
+    recorder = StepRecorder(tracer, writer, [*lead, *forced], body.top, emit)
+    requests = make_requests([sentence.text], prefixes=[sentence.prefix])
+    made = translate_requests(translator, requests, options, recorder)[0]
+    best = made.guesses[0]
+    result = {
+        "text": made.text,
+        "score": round(best.score, 5),
+        "finished": len(best.token_logps) > len(best.tokens) - len(forced),  # the end token has a log-probability
+    }
+    emit({**recorder.describe([*lead, *best.tokens]), "event": "found", **result})
+    return made.text.strip(), made.warnings
+
+
+def _emit_iterations(
+    translator: Translator,
+    sentence: Sentence,
+    place: Event,
+    options: TranslateOptions,
+    iteration: int | None,
+    emit: Emit,
+) -> tuple[str, list[str]]:
+    """The same of a translator that writes all tokens at once, which has iterations and no steps."""
+    from headway.inspect.events import trace_events
+    from headway.inspect.tracer import trace_translation
+
+    trace = trace_translation(translator, sentence.text, options, prefix=sentence.prefix, iteration=iteration)
+    for event in trace_events(trace, ""):
+        if event["event"] in ("sentence", "found"):
+            emit({**event, **(place if event["event"] == "sentence" else {})})
+    return trace.output.strip(), trace.warnings
 
 
 def describe_forced(
