@@ -39,7 +39,7 @@ def test_a_model_that_guesses_words(look: Callable[..., Look], masked_dir: Path)
         seen = walked(look(url=server.url).open().translate(TEXT))
         assert seen.state == "done"
         assert "writes nothing" in seen.page.inner_text("#result")
-        assert "no decoder" in seen.tab("probabilities").page.inner_text("#panel")
+        assert "no decoder" in seen.tab("beam").page.inner_text("#panel")
 
 
 def test_a_mixer_without_attention_weights_says_so(look: Callable[..., Look], train_toy: Callable[..., Path]) -> None:

@@ -4,7 +4,7 @@ import { Failed, ask, isRecorded } from "./api";
 import { type Problem, problemOf } from "./problems";
 import type { Sentence } from "./recording";
 import * as s from "./state";
-import type { Attributed, Column, ModelInfo, Places, Scored, StreamEvent, Sublayer, Vectors } from "./types";
+import type { Attributed, Column, ModelInfo, Places, Scored, StreamEvent, Sublayer, Tensor, Vectors } from "./types";
 
 // What a page without a server was not given.
 const unrecorded = signal<ReadonlySet<Signal<unknown>>>(new Set());
@@ -35,10 +35,22 @@ export function askAgain(asked: Signal<unknown>): void {
 const underWay = new WeakMap<Signal<unknown>, Promise<void>>();
 const kept = new WeakMap<Sentence, Map<string, Signal<unknown>>>();
 
+// What the model has read and written. Of an output that was written at once, the decoder's last pass has read another.
+function tokensOf(sentence: Sentence): object {
+  const expected = sentence.input ? sentence.target : sentence.expected?.ids;
+  return {
+    model: s.chosenModel.value,
+    read: sentence.ids,
+    written: sentence.input?.ids ?? sentence.target,
+    finished: sentence.finished && !sentence.input,
+    ...(sentence.second && { second: sentence.second }),
+    ...(expected && { expected }),
+  };
+}
+
 // A signal that is null until the answer is there. more: null where nothing is posted.
 function answer<T>(sentence: Sentence, what: string, path: string, more: object | null = {}, tells = false): Signal<T | null> {
-  const tokens = { model: s.chosenModel.value, read: sentence.ids, written: sentence.target, finished: sentence.finished };
-  const body = more === null ? undefined : { ...tokens, ...more };
+  const body = more === null ? undefined : { ...tokensOf(sentence), ...more };
   return keep(sentence, what, (name, leave) => ask<T>(name, path, body, leave), tells);
 }
 
@@ -80,12 +92,17 @@ export async function cameOf<T>(asked: Signal<T | null>): Promise<T> {
 }
 
 export function placesOf(sentence: Sentence, temperature = 1): Signal<Places | null> {
-  if (s.model.value?.kind === "masked") return signal(null);
+  if (s.readsOnly(s.model.value) && s.model.value?.kind !== "masked") return signal(null);
   return answer(sentence, `places ${temperature}`, "api/places", { temperature });
 }
 
 export function insideOf(sentence: Sentence, place: string): Signal<Sublayer | null> {
   return answer(sentence, `inside ${place}`, "api/inside", { place });
+}
+
+// How much each token is heard in a layer, for mixers without attention weights.
+export function influenceOf(sentence: Sentence, place: string): Signal<{ values: Tensor } | null> {
+  return answer(sentence, `influence ${place}`, "api/influence", { place }, true);
 }
 
 export function columnOf(sentence: Sentence, place: string, matrix: string, head: number, channel: number): Signal<Column | null> {

@@ -28,7 +28,7 @@ export function lookFirst(): void {
 // everywhere a little, tells less. What a place sees of itself does not count, nor do the marks at the ends.
 export function tellingHead(sentence: Sentence, info: ModelInfo, kind: Kind): { layer: number; head: number } | null {
   const pieces = kind === "encoder" ? sentence.pieces : sentence.written;
-  const keys = kind === "decoder" ? sentence.heard : sentence.pieces;
+  const keys = kind === "decoder" || kind === "query" ? sentence.heard : sentence.pieces;
   const rows = [...pieces.keys()].filter((n) => !isSpecial(pieces[n]!));
   const columns = [...keys.keys()].filter((n) => !isSpecial(keys[n]!));
   let best: { layer: number; head: number } | null = null;
@@ -57,7 +57,7 @@ export function keepFirstStep(): void {
   effect(() => {
     s.beat.value; // whether it is found is no signal
     const sentence = s.sentence.value;
-    const places = sentence?.found ? placesOf(sentence).value?.places : undefined;
+    const places = sentence?.found && sentence.hasDecoder ? placesOf(sentence).value?.places : undefined;
     s.unsurestStep.value = places?.length ? unsurestPlace(sentence!, places.map((one) => one.entropy)) + 1 : 0;
   });
 }

@@ -3,7 +3,7 @@ import * as s from "./state";
 import { settle, stop } from "./translate";
 import { play } from "./play";
 
-const KINDS = ["encoder", "decoder", "cross"] as const;
+const KINDS = ["encoder", "decoder", "cross", "query"] as const;
 
 export function changeLayer(by: number): void {
   const layers = s.layersOf(s.model.value, s.kind.value);
@@ -54,7 +54,7 @@ export function onViewerKey(event: KeyboardEvent): void {
     actions["ArrowLeft"] = () => s.goTo(s.shownStep.value - 1);
     actions["ArrowRight"] = () => s.goTo(s.shownStep.value + 1);
   }
-  const chosen = KINDS["123".indexOf(event.key)];
+  const chosen = KINDS["1234".indexOf(event.key)];
   if (chosen && event.key.length === 1 && s.kindsOf(s.model.value).includes(chosen)) {
     actions[event.key] = () => ((s.kind.value = chosen), settle());
   }

@@ -1,6 +1,6 @@
 // What happened in one translation, put together from the events of the stream.
 import { Weights } from "./tensors";
-import type { Beam, Kind, Likely, Penalty, Rows, StreamEvent, Tensors } from "./types";
+import type { Beam, Iteration, Kind, Likely, Penalty, Prediction, Rows, StreamEvent, Tensors, Tokens } from "./types";
 
 export type PivotEvent = Extract<StreamEvent, { event: "pivot" }>;
 
@@ -22,6 +22,11 @@ export class Sentence {
   finished = true; // false: cut before its end
   forced = 0;
   forcedLogps: number[] = []; // of a translation; a language model reads its prompt
+  expected: Tokens | null = null; // of a masked language model: the text, before tokens of it were hidden
+  second = 0; // where the second of two texts begins; 0: there is one
+  prediction: Prediction | null = null; // of an encoder
+  input: Tokens | null = null; // what the decoder read, where it writes all tokens at once
+  iterations: Iteration[] = []; // in which it did
   events: StreamEvent[] = [];
 
   constructor(
@@ -44,7 +49,7 @@ export class Sentence {
   take(told: Rows): void {
     this.target = told.ids;
     this.targetPieces = told.pieces;
-    this.rows = told.ids.length + 1;
+    this.rows = told.ids.length + (this.input ? 0 : 1);
     this.put(told.first, told.tensors);
     if (told.top) {
       this.likely.length = this.rows;
@@ -58,11 +63,23 @@ export class Sentence {
   }
 
   get heard(): string[] {
-    return ["⟨s⟩", ...this.targetPieces];
+    return this.input?.pieces ?? ["⟨s⟩", ...this.targetPieces];
   }
 
   get hasDecoder(): boolean {
     return this.rows > 0;
+  }
+
+  // As of the iteration that predicted it, where there are some.
+  certaintyOf(place: number): number | null {
+    const logp = this.iterations.at(-1)?.logps[place];
+    return logp === undefined ? null : Math.exp(logp);
+  }
+
+  // Whether the decoder saw this token itself in the pass that is shown, and so did not predict it.
+  sees(place: number): boolean {
+    const shown = this.input && this.iterations.findLast((one) => one.read.every((id, n) => id === this.input!.ids[n]));
+    return Boolean(shown && shown.read[place] === shown.ids[place]);
   }
 
   weightsOf(kind: Kind, layer: number): Weights | undefined {
@@ -71,7 +88,8 @@ export class Sentence {
 }
 
 export function placeOf(kind: Kind, layer: number): string {
-  return kind === "encoder" ? `encoder.${layer}.self` : `decoder.${layer}.${kind === "cross" ? "cross" : "self"}`;
+  const sub = { encoder: "self", decoder: "self", cross: "cross", query: "query.self" }[kind];
+  return `${kind === "encoder" ? "encoder" : "decoder"}.${layer}.${sub}`;
 }
 
 export class Recording {
@@ -105,6 +123,8 @@ export class Recording {
         this.sentences.push(new Sentence(event.text, event.ids, event.pieces, event.tensors));
         this.current!.forced = event.forced ?? 0;
         this.current!.forcedLogps = event.forced_logps ?? [];
+        this.current!.expected = event.expected ?? null;
+        this.current!.second = event.second ?? 0;
         break;
       case "again":
         sentence!.steps = [];
@@ -117,6 +137,9 @@ export class Recording {
         }
         break;
       case "found":
+        sentence!.input = event.input ?? null;
+        sentence!.iterations = event.iterations ?? [];
+        sentence!.prediction = event.prediction ?? null;
         if (event.ids.length || Object.keys(event.tensors).length) sentence!.take(event);
         sentence!.result = event.text;
         sentence!.score = event.score;

@@ -51,6 +51,10 @@ export interface ForcedWord {
   piece: string;
 }
 export const forcedWords = signal<ForcedWord[]>([]);
+export const hidden = signal<number[]>([]); // tokens of the text that a masked language model is to guess
+export const iteration = signal<number | null>(null); // of mask-predict, whose numbers are shown; null: the last with a mask
+export const MOST_MORE = 9;
+export const more = signal(0); // how often a language model was told to write on
 export const tick = signal(0);
 export const beat = signal(0);
 export const speed = signal(0); // tokens a second
@@ -134,8 +138,30 @@ export function goTo(place: number): void {
 }
 
 export function kindsOf(info: ModelInfo | null): Kind[] {
-  if (info === null || info.kind === "translation") return ["encoder", "decoder", "cross"];
-  return info.kind === "causal" ? ["decoder"] : ["encoder"];
+  if (info === null) return ["encoder", "decoder", "cross"];
+  const { encoder, decoder } = info.config;
+  const there: [Kind, unknown][] = [
+    ["encoder", encoder.layers],
+    ["decoder", decoder.layers],
+    ["query", decoder.layers && decoder.streams === 2],
+    ["cross", encoder.layers && decoder.layers],
+  ];
+  return there.filter(([, is]) => is).map(([kind]) => kind);
+}
+
+// An encoder alone: it writes nothing.
+export function readsOnly(info: ModelInfo | null): boolean {
+  return info !== null && !info.config.decoder.layers;
+}
+
+// Whether it was trained on pairs of texts.
+export function readsPairs(info: ModelInfo | null): boolean {
+  return info !== null && (info.kind === "match" || info.config.head["next_sentence"] === true);
+}
+
+// Whether all tokens are written at once, in several iterations.
+export function writesAtOnce(info: ModelInfo | null): boolean {
+  return info?.config.predicted_length != null;
 }
 
 export function layersOf(info: ModelInfo | null, of: Kind): number {
@@ -144,7 +170,7 @@ export function layersOf(info: ModelInfo | null, of: Kind): number {
 
 // Whether a layer may not look everywhere.
 export function hides(info: ModelInfo | null, of: Kind, at: number): boolean {
-  const masks = of === "cross" ? [] : (info?.config[of].mask ?? []);
+  const masks = of === "cross" ? [] : (info?.config[of === "query" ? "decoder" : of].mask ?? []);
   return masks.length > 0 && masks[at % masks.length]!.kind !== "full";
 }
 

@@ -5,6 +5,7 @@ import { exampleMeanwhile } from "./example";
 import { lookFirst } from "./first-look";
 import { beginGrowing, grow, showAll } from "./growing";
 import { isSpecial } from "./pieces";
+import { sayPrediction } from "./prediction";
 import { problemOf } from "./problems";
 import { Recording, type Sentence } from "./recording";
 import { wishes } from "./searching";
@@ -16,6 +17,7 @@ import { words } from "./words";
 
 let abort: AbortController | null = null;
 type Pair = readonly [source: string, target: string];
+const LENGTH = 20; // tokens that a language model writes at a time
 export const DRAWN = 64; // tokens that the overview draws one by one
 
 export async function start(): Promise<void> {
@@ -112,6 +114,7 @@ export async function change(name: string): Promise<void> {
   batch(() => {
     s.recording.value = s.first.value = s.model.value = null; // what another model did
     s.forcedWords.value = [];
+    forget();
     s.problem.value = null;
   });
   await choose(name).catch(fail);
@@ -153,7 +156,38 @@ export async function translate(): Promise<void> {
   if (!text || !s.model.value || s.keyMissing.value) return;
   s.first.value = null;
   s.forcedWords.value = [];
+  forget();
   await run(text, []);
+}
+
+// What was asked of the text before.
+function forget(): void {
+  s.hidden.value = [];
+  s.more.value = 0;
+  s.iteration.value = null;
+}
+
+// The numbers of another pass of a decoder that writes all tokens at once.
+export async function showIteration(number: number): Promise<void> {
+  const step = s.stepChosen.value ? s.step.value : undefined;
+  s.iteration.value = number;
+  await run(s.text.value.trim(), [], step);
+}
+
+// A language model writes more of the same text.
+export async function writeOn(): Promise<void> {
+  const sentence = s.recording.value!.sentences[0]!;
+  const forced = s.forcedWords.value.at(-1);
+  s.more.value++;
+  await run(sentence.text, forced ? sentence.target.slice(0, forced.place + 1) : []);
+}
+
+// A masked language model is to guess a token, or sees it again.
+export async function hide(place: number): Promise<void> {
+  const sentence = s.recording.value!.sentences[0]!;
+  const others = s.hidden.value.filter((one) => one !== place);
+  s.hidden.value = others.length < s.hidden.value.length ? others : [...others, place].sort((a, b) => a - b);
+  await run(sentence.text, []);
 }
 
 // Another word at a place of a sentence: it is forced, and what follows is found anew.
@@ -250,13 +284,15 @@ export async function* eventsOf(
   [source, target]: Pair = s.chosenPair.value,
 ): AsyncGenerator<StreamEvent> {
   if (info.kind === "translation") {
-    const body = { ...searched, q: text, source, target, model: info.name, prefix: prefix.length ? prefix : "" };
+    const body = { ...searched, q: text, source, target, model: info.name, prefix: prefix.length ? prefix : "", iteration: s.iteration.value };
     yield* stream("api/translate", body, signal);
     return;
   }
-  const length = info.kind === "causal" ? 20 : 0;
+  const length = info.kind === "causal" ? LENGTH * (1 + s.more.value) : 0;
   const { ablate } = searched;
-  const body = { ...(length ? searched : { ablate }), q: text, model: info.name, length };
+  const isSearched = info.kind === "causal" || info.kind === "denoising";
+  const hidden = info.kind === "masked" && text === s.text.value.trim() ? s.hidden.value : [];
+  const body = { ...(isSearched ? searched : { ablate }), q: text, model: info.name, length, prefix, hidden };
   yield* await ask<StreamEvent[]>("read", "api/read", body, signal);
 }
 
@@ -278,7 +314,8 @@ function finish(): void {
     lookFirst();
     showAll();
     s.phase.value = isUnread(made) ? "unread" : longest > DRAWN ? "truncated" : "done";
-    s.announcement.value = made.text || words.value.readDone;
+    const said = made.sentences[0]?.prediction;
+    s.announcement.value = made.text || (said && sayPrediction(said)) || words.value.readDone;
     if (!made.sentences.length && !made.text) s.phase.value = "empty";
   });
 }

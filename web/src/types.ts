@@ -73,12 +73,39 @@ export interface Places {
 export type StreamEvent =
   | { event: "start"; model: string; kind?: Objective; penalty?: Penalty; pivot?: string }
   | { event: "pivot"; model: string; source: string; target: string; text: string; warnings: string[] }
-  | { event: "sentence"; sentence: number; sentences: number; text: string; ids: number[]; pieces: string[]; tensors: Tensors; forced?: number; forced_logps?: number[] }
+  | { event: "sentence"; sentence: number; sentences: number; text: string; ids: number[]; pieces: string[]; tensors: Tensors; forced?: number; forced_logps?: number[]; expected?: Tokens; second?: number }
   | ({ event: "step"; step: number; beam: Beam } & Partial<Rows>)
   | { event: "again"; search: number }
-  | ({ event: "found"; text: string; score: number; finished?: boolean } & Rows)
+  | ({ event: "found"; text: string; score: number; finished?: boolean; prediction?: Prediction; input?: Tokens; iterations?: Iteration[] } & Rows)
   | { event: "end"; text: string; warnings: string[] }
   | { event: "error"; error: string; reason?: string; values?: Record<string, string | number> };
+
+export interface Tokens {
+  ids: number[];
+  pieces: string[];
+}
+
+// What an encoder says of a text (headway/inspect/encoder_input.py).
+export interface Prediction {
+  labels?: [label: string, probability: number][]; // best first
+  words?: [word: string, tag: string, probability: number][];
+  first_tokens?: number[]; // of each word
+  score?: number;
+  low?: number; // the lowest score, and the highest
+  high?: number;
+  follows?: number; // the probability that the second text follows the first
+  texts?: string[]; // whose vectors are compared
+  similarity?: number[][]; // cosines
+}
+
+// One pass of a decoder that writes all tokens at once: what it read, with masks, and what it made of it.
+export interface Iteration {
+  read: number[];
+  read_pieces: string[];
+  ids: number[];
+  pieces: string[];
+  logps: number[];
+}
 
 // The likeliest output so far, and the rows of the target that are new.
 export interface Rows {
@@ -93,7 +120,7 @@ export interface Rows {
 // How lengths count, and how much.
 export type Penalty = [string, number];
 
-export type Objective = "translation" | "causal" | "masked";
+export type Objective = "translation" | "denoising" | "causal" | "masked" | "classify" | "tag" | "match" | "embed";
 
 export interface ModelName {
   name: string;
@@ -126,6 +153,7 @@ export interface StackConfig {
   feedforward: Part[];
   residual: Part;
   distinct_layers?: number | null; // fewer than layers: weights are shared
+  streams?: number | null; // 2: XLNet's, of content and of queries
 }
 
 export interface ModelConfig {
@@ -138,6 +166,7 @@ export interface ModelConfig {
   encoder: StackConfig;
   decoder: StackConfig;
   head: Part;
+  predicted_length?: number | null; // of an output that is written all at once
 }
 
 export interface Block {
@@ -146,6 +175,8 @@ export interface Block {
   parameters: number;
   flops: number;
   applies_to?: "" | "nothing" | "input" | "qk" | "scores"; // of positions
+  cached_per_token?: number; // numbers that decoding keeps for each token,
+  cached_per_text?: number; // and however long the text is
 }
 
 export interface ModelInfo extends ModelName {
@@ -230,7 +261,8 @@ export interface Study {
   rows: StudyRow[];
 }
 
-export type Kind = "encoder" | "decoder" | "cross";
+// query: the second stream of XLNet's decoder, which predicts; its decoder is the first, which reads.
+export type Kind = "encoder" | "decoder" | "cross" | "query";
 
 // On which words of the input each token of an output depends: (rows, columns).
 export interface Attributed {

@@ -22,7 +22,7 @@ export function readAddress(): void {
   const panel = given.get("panel") as s.Panel;
   if (s.PANELS.includes(panel)) s.panel.value = panel;
   const kind = given.get("kind") as Kind;
-  if (["encoder", "decoder", "cross"].includes(kind)) s.kind.value = kind;
+  if (["encoder", "decoder", "cross", "query"].includes(kind)) s.kind.value = kind;
   s.layer.value = Math.max(number("layer") - 1, 0);
   s.head.value = given.get("head") === "mean" ? -1 : Math.max(number("head") - 1, 0);
   if (!given.has("layer") && !given.has("head")) offerChoice();
@@ -32,6 +32,9 @@ export function readAddress(): void {
     s.step.value = number("step");
   }
   s.forcedWords.value = readForced(given.get("forced") ?? "");
+  s.hidden.value = readHidden(given.get("hidden") ?? "");
+  s.iteration.value = given.has("iteration") ? Math.max(number("iteration") - 1, 0) : null;
+  s.more.value = Math.min(number("more"), s.MOST_MORE);
   s.asWords.value = given.has("words");
   s.hideSpecials.value = given.has("plain");
   s.asTable.value = given.has("table");
@@ -69,6 +72,9 @@ export function tellView(): URLSearchParams {
   told.set("head", s.head.value < 0 ? "mean" : String(s.head.value + 1));
   const forced = s.forcedWords.value.map((one) => [one.sentence + 1, one.place + 1, one.id].join("."));
   if (forced.length) told.set("forced", forced.join("_"));
+  if (s.hidden.value.length) told.set("hidden", s.hidden.value.map((place) => place + 1).join("."));
+  if (s.iteration.value !== null) told.set("iteration", String(s.iteration.value + 1));
+  if (s.more.value) told.set("more", String(s.more.value));
   if (s.stepChosen.value) told.set("step", String(s.shownStep.value));
   if (s.asWords.value) told.set("words", "1");
   if (s.hideSpecials.value) told.set("plain", "1");
@@ -101,6 +107,11 @@ function readForced(given: string): s.ForcedWord[] {
   return numbers.flatMap(([sentence, place, id]) =>
     id === undefined ? [] : [{ sentence: sentence! - 1, place: place! - 1, id, before: "", piece: "" }],
   );
+}
+
+// 2.5: the second token and the fifth.
+function readHidden(given: string): number[] {
+  return /^[1-9]\d{0,3}(\.[1-9]\d{0,3}){0,63}$/u.test(given) ? given.split(".").map((place) => Number(place) - 1) : [];
 }
 
 // en-de; where a language has a hyphen itself, "zh-Hans en".

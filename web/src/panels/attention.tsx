@@ -1,8 +1,10 @@
 import { useMemo, useState } from "preact/hooks";
 import * as s from "../state";
 import { settle } from "../translate";
-import type { Kind } from "../types";
+import { placeOf } from "../recording";
+import type { Kind, ModelInfo } from "../types";
 import { useChoice } from "../choice";
+import { nameOfKind, tellWhere } from "../kind-name";
 import { later } from "../parts/later";
 import { type View, sidesOf, viewOf } from "../view";
 import { words } from "../words";
@@ -11,6 +13,7 @@ import { Heatmap } from "./heatmap";
 import { Save } from "./save";
 import { WeightsTable } from "./weights-table";
 
+const Influence = later(async () => (await import("../panels")).Influence);
 const TokenLines = later<{ view: View; title: string }>(async () => (await import("../panels")).TokenLines);
 
 export function Attention() {
@@ -26,6 +29,7 @@ export function Attention() {
   const sides = useMemo(() => sidesOf(sentence, kind, options), [sentence, kind, grows, options.asWords, options.hideSpecials]);
   const view = useMemo(() => weights && viewOf(weights, masked, s.head.value, sides), [weights, masked, s.head.value, sides]);
   const [asLines, setLines] = useChoice("lines", 0);
+  const title = tellWhere(weights?.heads ?? 0);
   const drawn = view !== undefined && view.rows.length > 0 && view.columns.length > 0;
   return (
     <>
@@ -34,7 +38,7 @@ export function Attention() {
         {(drawn || s.running.value) && <Options />}
       </div>
       <p class="faint small wide">
-        {kind === "encoder" && masked ? t.someMasked : t.kindsExplained[kind]} {asLines ? t.lines.sides : t.rows}
+        {kind === "encoder" && masked ? t.someMasked : kind === "decoder" && s.writesAtOnce(info) ? t.atOnceExplained : t.kindsExplained[kind]} {asLines ? t.lines.sides : t.rows}
       </p>
       <div class="beside">
         {info && <Atlas sentence={sentence} info={info} kind={kind} sides={sides} />}
@@ -42,31 +46,37 @@ export function Attention() {
           <HeadChoice heads={weights?.heads ?? 0} asLines={drawn ? asLines > 0 : null} setLines={(on) => setLines(Number(on))} />
           {drawn ? (
             asLines ? (
-              <TokenLines view={view} title={title(t)} />
+              <TokenLines view={view} title={title} />
             ) : (
-              <Heatmap view={view} title={title(t)} expected={kind === "encoder" ? 0 : sentence.pieces.length + 1} />
+              <Heatmap view={view} title={title} expected={kind === "encoder" ? 0 : sentence.pieces.length + 1} />
             )
           ) : (
             <p class="note" data-unsupported={weights ? undefined : ""}>
               {weights || !info ? t.firstStep : t.noWeights(s.partOf(info, kind, s.layer.value).kind, s.layer.value + 1)}
             </p>
           )}
+          {!weights && kind !== "cross" && kind !== "query" && <Influence />}
+          {info && kind !== "encoder" && <Kept info={info} />}
         </div>
       </div>
       {drawn && (
         <>
           <p class="faint">{t.honesty}</p>
-          {s.asTable.value && <WeightsTable view={view} title={title(t)} />}
-          <Save view={view} title={title(t)} />
+          {s.asTable.value && <WeightsTable view={view} title={title} />}
+          <Save view={view} title={title} />
         </>
       )}
     </>
   );
 }
 
-function title(t: typeof words.value): string {
-  const head = s.head.value < 0 ? t.meanOfHeads : t.headN(s.head.value + 1);
-  return t.where(t.kinds[s.kind.value], t.layerN(s.layer.value + 1), head);
+// What decoding keeps of this layer: all keys and values, those of a window, or a state.
+function Kept({ info }: { info: ModelInfo }) {
+  const t = words.value;
+  const block = info.blocks.find((one) => one.name === placeOf(s.kind.value === "query" ? "decoder" : s.kind.value, s.layer.value));
+  const [each, once] = [block?.cached_per_token ?? 0, block?.cached_per_text ?? 0];
+  if (!each && !once) return null;
+  return <p class="faint small" id="kept">{t.kept(each && each.toLocaleString("en"), once && once.toLocaleString("en"), s.kind.value === "cross")}</p>;
 }
 
 function Kinds() {
@@ -86,7 +96,7 @@ function Kinds() {
               settle();
             }}
           />
-          <span>{t.kinds[kind]}</span>
+          <span>{nameOfKind(kind)}</span>
         </label>
       ))}
     </fieldset>
@@ -97,7 +107,7 @@ function HeadChoice({ heads, asLines, setLines }: { heads: number; asLines: bool
   const t = words.value;
   return (
     <div class="row">
-      <h3 id="detail-title">{title(t)}</h3>
+      <h3 id="detail-title">{tellWhere(heads)}</h3>
       {heads > 1 && (
         <label>
           {t.head}{" "}

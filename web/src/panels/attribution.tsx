@@ -23,7 +23,8 @@ export function AttributionPanel() {
   const t = comparing.value;
   const sentence = s.sentence.value!;
   s.beat.value;
-  if (s.model.value?.kind === "masked") return <p class="note">{t.attribution.masked}</p>;
+  if (s.readsOnly(s.model.value)) return <p class="note">{t.attribution.masked}</p>;
+  if (s.writesAtOnce(s.model.value)) return <p class="note">{t.attribution.atOnce}</p>;
   const longest = Math.max(sentence.ids.length, sentence.target.length + 1);
   if (longest > LIMIT) return <p class="note" id="too-long">{t.tokenLimit(longest, LIMIT)}</p>;
   return <Found />;

@@ -2,13 +2,15 @@ import { signed } from "../format";
 import { type Forced, type Node, forcedLogp, latticeOf, penaltyOf } from "../lattice";
 import * as s from "../state";
 import { words } from "../words";
+import { Iterations } from "./iterations";
 import { Lattice } from "./lattice-map";
 
 export function BeamPanel() {
   const t = words.value;
   const sentence = s.sentence.value!;
   s.beat.value;
-  if (!sentence.steps.length) return <p class="note">{s.model.value?.kind === "masked" ? t.noDecoder : t.nothingYet}</p>;
+  if (sentence.iterations.length) return <Iterations />;
+  if (!sentence.steps.length) return <p class="note">{s.readsOnly(s.model.value) ? t.noDecoder : t.nothingYet}</p>;
   const forced: Forced = {
     ids: sentence.target.slice(0, sentence.forced),
     pieces: sentence.targetPieces.slice(0, sentence.forced),

@@ -12,7 +12,8 @@ import type { Scored } from "../types";
 import { frameOf, modelCalled, sentenceOf } from "../versions";
 import { MASKED, type View, sidesOf, viewOf } from "../view";
 import { comparing } from "../words/comparing";
-import { HeadPicker, tellHead } from "./head-picker";
+import { tellWhere } from "../kind-name";
+import { HeadPicker } from "./head-picker";
 import { type Cell, MatrixMap, Ramp } from "./matrix-map";
 
 const MOST = 24; // frames: each loads a checkpoint
@@ -171,7 +172,7 @@ function Picture({ frames, found, frame }: { frames: Frame[]; found: Scored[]; f
     <>
       <div class="beside">
         <div class="map-of">
-          <MatrixMap id="film" title={t.title(tellHead())} matrix={matrix} colours={weightColours.value} at={at} reads={(one) => t.reads(matrix.rows[one.row]!, matrix.columns[one.column]!, valueIn(view, one))} />
+          <MatrixMap id="film" title={t.title(tellWhere())} matrix={matrix} colours={weightColours.value} at={at} reads={(one) => t.reads(matrix.rows[one.row]!, matrix.columns[one.column]!, valueIn(view, one))} />
           <Ramp colours={weightColours.value} low="0" high="1" name="" />
         </div>
         <div class="scroll" tabIndex={0} role="region" aria-label={t.table}>

@@ -17,7 +17,8 @@ import { MASKED, type View, sidesOf, viewOf } from "../view";
 import { words } from "../words";
 import { comparing } from "../words/comparing";
 import { tellModel, tellPart } from "./compare-names";
-import { HeadPicker, tellHead } from "./head-picker";
+import { tellWhere } from "../kind-name";
+import { HeadPicker } from "./head-picker";
 import { type Cell, MatrixMap, Ramp } from "./matrix-map";
 
 interface Both {
@@ -29,7 +30,7 @@ interface Both {
 
 export function Sides({ sentence, version, other, text }: Both) {
   const t = comparing.value.compare;
-  const masked = s.model.value?.kind === "masked";
+  const masked = s.readsOnly(s.model.value);
   const canForce = !masked && version.way !== "forced";
   const [same, setSame] = useTextChoice<string>("same", !site && (version.way === "model" || version.way === "part") ? "1" : "");
   const isForced = canForce && same === "1";
@@ -305,7 +306,7 @@ function Maps({ sides, rows, columns, weights, masked, isLeftOut }: Mapped) {
           <Ramp colours={signedColours.value} low={`${t.less} ${withSign(-(most || 1), 2)}`} high={`${withSign(most || 1, 2)} ${t.more}`} name="" />
         </div>
       </div>
-      <p class="faint small">{tellHead()}. {t.unmatched} {words.value.honesty}</p>
+      <p class="faint small">{tellWhere()}. {t.unmatched} {words.value.honesty}</p>
     </>
   );
 }

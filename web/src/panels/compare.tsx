@@ -22,7 +22,7 @@ export function ComparePanel() {
   s.beat.value;
   const [chosen, choose] = useTextChoice<Way>("versus", s.forcedWords.value.length ? "forced" : "text");
   const way = WAYS.includes(chosen) ? chosen : "text";
-  const masked = s.model.value?.kind === "masked";
+  const masked = s.readsOnly(s.model.value) || s.writesAtOnce(s.model.value);
   const offered = WAYS.filter((one) => one !== "forced" || !masked);
   return (
     <>

@@ -1,4 +1,5 @@
 // Whose attention is compared: the kind, the layer and the head that the other panels show, too.
+import { nameOfKind } from "../kind-name";
 import * as s from "../state";
 import { settle } from "../translate";
 import type { Kind } from "../types";
@@ -19,7 +20,7 @@ export function HeadPicker({ heads }: { heads: number }) {
             settle();
           }}
         >
-          {s.kindsOf(info).map((one) => <option value={one} key={one}>{t.kinds[one]}</option>)}
+          {s.kindsOf(info).map((one) => <option value={one} key={one}>{nameOfKind(one)}</option>)}
         </select>
       </label>
       <label>
@@ -39,11 +40,4 @@ export function HeadPicker({ heads }: { heads: number }) {
       )}
     </div>
   );
-}
-
-// As a title of a map has it.
-export function tellHead(): string {
-  const t = words.value;
-  const head = s.head.value < 0 ? t.meanOfHeads : t.headN(s.head.value + 1);
-  return t.where(t.kinds[s.kind.value], t.layerN(s.layer.value + 1), head);
 }

@@ -3,6 +3,8 @@ export { Architecture } from "./architecture";
 export { AttributionPanel } from "./attribution";
 export { BeamPanel } from "./beam";
 export { ComparePanel } from "./compare";
+export { Guesses } from "./guesses";
+export { Influence } from "./influence";
 export { Inside } from "./inside";
 export { StudyPanel } from "./study";
 export { TokenLines } from "./token-lines";

@@ -4,6 +4,7 @@ import { isUsual, kindOf, matrixOf, spreadOf } from "../derivation";
 import { exact } from "../format";
 import { type Head, type Name, holds, inputOf, maskedOf, stagesOf, symbolOf, vectorOf } from "../head";
 import { Tex } from "../mathml";
+import { kind } from "../state";
 import { words } from "../words";
 import { insideWords } from "../words/inside";
 import type { Chosen } from "./derivation-table";
@@ -76,7 +77,7 @@ function Vectors(view: Shown) {
       )}
       {head.of.k && (
         <Block title={t.keysAndValues} formulas={[...formulasOf(head, "k", "_j"), ...formulasOf(head, "v", "_j")]}>
-          <p>{input === "source" ? t.fromEncoder : t.fromAll(symbolOf(head, input))}</p>
+          <p>{input === "source" ? (kind.value === "query" ? t.fromContent : t.fromEncoder) : t.fromAll(symbolOf(head, input))}</p>
           {head.groups < head.about.heads && <p class="note" id="shared-keys">{groupNote(head)}</p>}
           <Notes head={head} letter="k" />
           {([input, ...stagesOf(head, "k"), "v"] as Name[]).map((name) => (

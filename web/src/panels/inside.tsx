@@ -4,6 +4,7 @@ import { insideOf } from "../answers";
 import { useChoice, useTextChoice } from "../choice";
 import { isOfQuery, matrixOf } from "../derivation";
 import { type Head, type Name, readHead, stagesOf, vectorOf } from "../head";
+import { tellWhere } from "../kind-name";
 import { Waiting } from "../parts/waiting";
 import { shown } from "../pieces";
 import { type Sentence, placeOf } from "../recording";
@@ -48,7 +49,7 @@ function HeadPanel({ told, sentence }: { told: Sublayer; sentence: Sentence }) {
   const Step = STEPS[step];
   return (
     <>
-      <h3>{t.where(t.kinds[kind], t.layerN(s.layer.value + 1), t.headN(number + 1))}</h3>
+      <h3>{tellWhere(told.about.heads)}</h3>
       <label>
         {t.query}{" "}
         <select

@@ -7,18 +7,21 @@ import { percent } from "../format";
 import { isSpecial, shown } from "../pieces";
 import type { Sentence } from "../recording";
 import * as s from "../state";
+import { later } from "../parts/later";
 import { Waiting } from "../parts/waiting";
 import { force } from "../translate";
 import type { Place, Places } from "../types";
 import { words } from "../words";
+
+const Guesses = later(async () => (await import("../panels")).Guesses);
 
 export function Probabilities() {
   const t = words.value;
   const [tenths, setTenths] = useChoice("temperature", 10);
   const temperature = Math.min(Math.max(Math.round(tenths), 1), 20) / 10;
   const sentence = s.sentence.value!;
-  if (s.model.value?.kind === "masked") return <p class="note">{t.noDecoder}</p>;
   s.beat.value;
+  if (s.readsOnly(s.model.value)) return <Guesses />;
   const asked = placesOf(sentence, temperature);
   const known = asked.value;
   const at = s.shownStep.value - 1;
@@ -28,6 +31,8 @@ export function Probabilities() {
       <Strip sentence={sentence} places={known} />
       {!place ? (
         at < 0 ? <p class="faint">{t.firstStep}</p> : <Waiting sentence={sentence} asked={asked} />
+      ) : sentence.sees(at) ? (
+        <p class="note" id="seen">{t.seenHere(shown(sentence.targetPieces[at]!))}</p>
       ) : (
         <>
           <h3>{t.likelyAt(at + 1)}</h3>
@@ -47,8 +52,8 @@ export function Probabilities() {
               <output class="count">{temperature.toFixed(1)}</output>
             </label>
           )}
-          <Bars place={place} at={at} sentence={sentence} />
-          {s.model.value?.kind === "translation" && !s.isExample.value && <p class="faint">{saved ? t.handOut.needsServer : t.clickHint}</p>}
+          <Bars place={place} take={canForce(sentence, at) ? (id) => void force(s.recording.value!.sentences.indexOf(sentence), at, id) : null} taken={t.taken} />
+          {!s.isExample.value && <p class="faint">{s.writesAtOnce(s.model.value) ? t.atOnce : saved ? t.handOut.needsServer : s.model.value?.kind === "causal" ? t.clickHintCausal : t.clickHint}</p>}
           <Facts place={place} />
         </>
       )}
@@ -74,7 +79,7 @@ function Strip({ sentence, places }: { sentence: Sentence; places: Places | null
   return (
     <div class="strip" role="group" aria-label={t.strip}>
       {sentence.written.slice(0, s.stepChosen.value ? s.shownStep.value : undefined).map((piece, n) => {
-        const probability = places?.places[n]?.probability;
+        const probability = sentence.certaintyOf(n) ?? places?.places[n]?.probability;
         const colour = colours[Math.round(255 * 0.45 * (probability ?? 0))]!;
         return (
           <button
@@ -93,9 +98,16 @@ function Strip({ sentence, places }: { sentence: Sentence; places: Places | null
   );
 }
 
-function Bars({ place, at, sentence }: { place: Place; at: number; sentence: Sentence }) {
+// Not in what a language model was given to go on from.
+function canForce(sentence: Sentence, at: number): boolean {
+  if (isFixed() || !sentence.found || s.writesAtOnce(s.model.value)) return false;
+  const first = (s.first.value ?? s.recording.value)?.sentences[0];
+  return s.model.value?.kind !== "causal" || at >= (first?.forced ?? 0);
+}
+
+// take: what a click on a token does; null: nothing.
+export function Bars({ place, take, taken: takenAs }: { place: Place; take: ((id: number) => void) | null; taken: string }) {
   const t = words.value;
-  const fixed = isFixed() || !sentence.found || s.model.value?.kind !== "translation";
   return (
     <div class="bars" id="bars">
       {place.ids.map((id, n) => {
@@ -107,14 +119,14 @@ function Bars({ place, at, sentence }: { place: Place; at: number; sentence: Sen
             type="button"
             key={id}
             data-id={id}
-            disabled={fixed || taken || mark}
-            title={mark ? t.cannotForce : taken ? t.taken : t.useInstead(shown(piece))}
-            onClick={() => void force(s.recording.value!.sentences.indexOf(sentence), at, id)}
+            disabled={!take || taken || mark}
+            title={taken ? takenAs : !take ? undefined : mark ? t.cannotForce : t.useInstead(shown(piece))}
+            onClick={() => take?.(id)}
           >
             <span class="piece">{shown(piece)}</span>
             <span class="bar-line"><span style={{ width: `${100 * place.probabilities[n]!}%` }} /></span>
             <span class="number">{percent(place.probabilities[n]!)}</span>
-            <span class="tag faint">{taken ? `✓ ${t.taken}` : ""}</span>
+            <span class="tag faint">{taken ? `✓ ${takenAs}` : ""}</span>
           </button>
         );
       })}
@@ -122,7 +134,7 @@ function Bars({ place, at, sentence }: { place: Place; at: number; sentence: Sen
   );
 }
 
-function Facts({ place }: { place: Place }) {
+export function Facts({ place, rankIs = words.value.rank }: { place: Place; rankIs?: string }) {
   const t = words.value;
   const bits = place.entropy / Math.LN2;
   return (
@@ -131,7 +143,7 @@ function Facts({ place }: { place: Place }) {
       <dd id="entropy">{t.entropyExplained(bits.toFixed(2), (2 ** bits).toFixed(1))}</dd>
       {place.rank !== null && (
         <>
-          <dt>{t.rank}</dt>
+          <dt>{rankIs}</dt>
           <dd>{place.rank}</dd>
           <dt>{t.probability}</dt>
           <dd>{percent(place.probability!)}</dd>

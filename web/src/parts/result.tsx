@@ -5,11 +5,13 @@ import { percent, px } from "../format";
 import { type Laid, laidOut } from "../laid-out";
 import { bare, languageTag } from "../pieces";
 import { placesOf } from "../answers";
+import { saved } from "../api";
 import { isGone } from "../health";
 import { tellProblem } from "../problems";
+import { sayPrediction } from "../prediction";
 import type { PivotEvent, Sentence } from "../recording";
 import * as s from "../state";
-import { DRAWN, retry, undo } from "../translate";
+import { DRAWN, retry, undo, writeOn } from "../translate";
 import { TONGUES, tongue, words } from "../words";
 
 const UNSURE = 0.6;
@@ -20,8 +22,8 @@ export function Result() {
   const made = s.recording.value;
   s.beat.value;
   const [, to] = s.pair.value.split(" ");
-  const kind = s.model.value?.kind;
-  const title = kind === "causal" || kind === "masked" ? t.continued : to ? t.resultOf(to) : t.result;
+  const info = s.model.value;
+  const title = s.readsOnly(info) ? t.predicted : info && info.kind !== "translation" ? t.continued : to ? t.resultOf(to) : t.result;
   return (
     <div class="pane" id="result">
       <div class="pane-head">
@@ -35,7 +37,7 @@ export function Result() {
       <div class="under">
         <span class={s.isExample.value ? "unseen" : "faint"} id="phase">{t.phases[s.phase.value]}</span>
         {s.isExample.value && <span id="example" class="small">{t.exampleShown(made?.sentences[0]?.text ?? "")}</span>}
-        {s.text.value && !s.isExample.value && <span class={`faint small${made?.sentences.some(isUnsure) ? "" : " kept"}`}>{t.unsure}</span>}
+        {s.text.value && !s.isExample.value && !s.readsOnly(s.model.value) && <span class={`faint small${made?.sentences.some(isUnsure) ? "" : " kept"}`}>{t.unsure}</span>}
       </div>
       <Notes />
       <First />
@@ -54,6 +56,7 @@ function Output({ language }: { language: string | undefined }) {
   const made = s.recording.value;
   s.tick.value;
   const text = made?.ended ? made.text : "";
+  const prediction = made?.ended ? made.sentences[0]?.prediction : null;
   const laid = useMemo(() => (text ? laidOut(text, made!.sentences.map((one) => one.targetPieces)) : null), [made, text]);
   const isOther = text !== "" && !laid;
   const pane = useRef<HTMLDivElement>(null);
@@ -65,7 +68,7 @@ function Output({ language }: { language: string | undefined }) {
   return (
     <>
       <div class="output" ref={pane} dir="auto" lang={language} aria-busy={s.running.value} style={{ minHeight: `max(4.1rem, ${px(reserved)})` }}>
-        {isOther ? text : tokens}
+        {prediction ? sayPrediction(prediction) : isOther ? text : tokens}
       </div>
       {isOther && made!.sentences.some((one) => one.targetPieces.length) && (
         <div id="raw">
@@ -90,7 +93,8 @@ function heightFor(text: string, pane: HTMLElement): number {
 }
 
 function isUnsure(sentence: Sentence): boolean {
-  return placesOf(sentence).value?.places.some((one) => (one.probability ?? 1) < UNSURE) ?? false;
+  const places = placesOf(sentence).value?.places ?? [];
+  return places.some((one, n) => (sentence.certaintyOf(n) ?? one.probability ?? 1) < UNSURE);
 }
 
 function Tokens({ sentence, number, laid }: { sentence: Sentence; number: number; laid: Laid[] | undefined }) {
@@ -101,7 +105,7 @@ function Tokens({ sentence, number, laid }: { sentence: Sentence; number: number
     <span class="tokens">
       {!laid && number > 0 && " "}
       {sentence.targetPieces.map((piece, n) => {
-        const probability = places?.[n]?.probability ?? null;
+        const probability = sentence.certaintyOf(n) ?? places?.[n]?.probability ?? null;
         const unsure = (probability ?? 1) < UNSURE;
         return (
           <Fragment key={`${n} ${piece}`}>
@@ -153,7 +157,12 @@ function Notes() {
       {made?.pivot?.event && <Pivot event={made.pivot.event} />}
       {s.phase.value === "truncated" && <p class="note" id="long">{t.longText(longest, DRAWN)}</p>}
       {made?.ended && made.warnings.map((one) => <p class="note">{t.warnings}: {one}</p>)}
-      {s.model.value?.kind === "masked" && <p class="note">{t.onlyRead}</p>}
+      {s.readsOnly(s.model.value) && (
+        <p class="faint small" id="reads-only">
+          {s.model.value!.kind === "masked" ? t.onlyRead : t.onlyReads} {s.readsPairs(s.model.value) && t.twoTexts}
+        </p>
+      )}
+      {canWriteOn() && <p><button type="button" id="write-on" onClick={() => void writeOn()}>{t.writeOn}</button></p>}
     </>
   );
 }
@@ -167,6 +176,12 @@ function Pivot({ event }: { event: PivotEvent }) {
       {words.value.through(name ?? event.target)}: <span dir="auto" lang={language}>{event.text}</span>
     </p>
   );
+}
+
+function canWriteOn(): boolean {
+  const sentence = s.recording.value?.sentences[0];
+  const isWritten = s.phase.value === "done" || s.phase.value === "truncated";
+  return s.model.value?.kind === "causal" && !saved && !s.isExample.value && isWritten && !sentence!.finished && s.more.value < s.MOST_MORE;
 }
 
 function First() {

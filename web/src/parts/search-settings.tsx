@@ -2,6 +2,7 @@
 import type { Signal } from "@preact/signals";
 import type { ComponentChildren } from "preact";
 import * as search from "../searching";
+import * as s from "../state";
 import type { ModelInfo } from "../types";
 import { words } from "../words";
 
@@ -9,14 +10,14 @@ const BEAMS = [1, 2, 3, 4, 5, 6, 8, 10];
 
 export function SearchSettings({ info }: { info: ModelInfo }) {
   const t = words.value;
-  if (info.kind === "masked") return null;
+  if (s.readsOnly(info) || s.writesAtOnce(info)) return null;
   return (
     <>
       <Way sampling={false}>
         <label>
           {t.beamSize}{" "}
           <select id="beam" value={search.beamSize.value} onChange={(e) => (search.beamSize.value = Number(e.currentTarget.value))}>
-            <option value={0}>{t.beamOwn(info.kind === "translation" ? info.beam_size : 1)}</option>
+            <option value={0}>{t.beamOwn(info.kind === "causal" ? 1 : info.beam_size)}</option>
             {BEAMS.map((n) => (
               <option value={n}>{n}</option>
             ))}
@@ -54,7 +55,7 @@ function Way({ sampling, children }: { sampling: boolean; children: ComponentChi
 function LengthPenalty({ info }: { info: ModelInfo }) {
   const t = words.value;
   const [kind, own] = info.penalty;
-  if (info.kind !== "translation") return null;
+  if (info.kind === "causal") return null;
   const value = search.alpha.value ?? own;
   return (
     <label title={kind === "none" ? t.noPenalty : undefined}>

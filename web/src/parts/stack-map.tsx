@@ -1,4 +1,5 @@
 // A small picture of the model: a click on a block chooses what is looked at. On a small screen two lists do the same.
+import { nameOfKind } from "../kind-name";
 import * as s from "../state";
 import { settle } from "../translate";
 import type { Kind, ModelInfo, Part } from "../types";
@@ -27,7 +28,7 @@ function Picture({ info }: { info: ModelInfo }) {
     <>
       {info.config.encoder.layers > 0 && <Side info={info} title={t.encoder} kinds={["encoder"]} />}
       {info.config.decoder.layers > 0 && (
-        <Side info={info} title={t.decoder} kinds={info.kind === "translation" ? ["decoder", "cross"] : ["decoder"]} />
+        <Side info={info} title={t.decoder} kinds={s.kindsOf(info).filter((kind) => kind !== "encoder")} />
       )}
     </>
   );
@@ -52,10 +53,10 @@ function Side({ info, title, kinds }: { info: ModelInfo; title: string; kinds: K
                 type="button"
                 key={kind}
                 aria-pressed={s.kind.value === kind && s.layer.value === layer}
-                aria-label={`${kind === "cross" ? t.subs.cross : t.subs.self}, ${title}, ${t.layerN(layer + 1)}`}
+                aria-label={`${nameOf(kind)}, ${title}, ${t.layerN(layer + 1)}`}
                 onClick={() => look(kind, layer)}
               >
-                {kind === "cross" ? t.subs.cross : t.subs.self}
+                {nameOf(kind)}
               </button>
             ))}
           </li>
@@ -66,6 +67,12 @@ function Side({ info, title, kinds }: { info: ModelInfo; title: string; kinds: K
   );
 }
 
+function nameOf(kind: Kind): string {
+  const { subs } = words.value;
+  if (kind === "decoder" && s.model.value?.config.decoder.streams === 2) return words.value.contentStream;
+  return kind === "cross" ? subs.cross : kind === "query" ? subs.query : subs.self;
+}
+
 function Lists({ info }: { info: ModelInfo }) {
   const t = words.value;
   return (
@@ -74,7 +81,7 @@ function Lists({ info }: { info: ModelInfo }) {
         {t.kind}{" "}
         <select value={s.kind.value} onChange={(e) => look(e.currentTarget.value as Kind, s.layer.value)}>
           {s.kindsOf(info).map((kind) => (
-            <option value={kind}>{t.kinds[kind]}</option>
+            <option value={kind}>{nameOfKind(kind)}</option>
           ))}
         </select>
       </label>

@@ -6,6 +6,7 @@ import { words } from "../words";
 export function Timeline() {
   const t = words.value;
   s.beat.value;
+  if (s.readsOnly(s.model.value)) return null; // it takes no steps
   const last = s.lastStep.value;
   const at = s.shownStep.value;
   const made = s.recording.value;

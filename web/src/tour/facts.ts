@@ -90,7 +90,7 @@ export function factsOf(): Facts | null {
     feedforward: forward.kind,
     hidden: forward.hidden ?? 0,
     ...followed,
-    isForceable: info.kind === "translation",
+    isForceable: info.config.decoder.layers > 0 && !s.writesAtOnce(info),
     likely: told?.pieces[1] === undefined ? null : {
       after: bare(sentence.heard[place] ?? ""),
       piece: bare(told.pieces[0]!),

@@ -95,7 +95,8 @@ export const en = {
   attribution: {
     intro: "On which words of the input does each token of the output depend? Four answers to one question; none of them alone is an explanation.",
     introCausal: "On which earlier words does each token depend? Three answers to one question; none of them alone is an explanation.",
-    masked: "This model guesses hidden words and writes nothing, so there are no tokens whose causes could be asked for.",
+    masked: "This model reads and writes nothing, so there are no tokens whose causes could be asked for.",
+    atOnce: "This model writes all tokens at once: none of them has a probability given those before it, whose causes could be asked for.",
     measure: "Measure",
     measures: { all: "Side by side", gradient: "Gradient × input", left_out: "Leaving out", attention: "Attention", aligned: "Alignment" },
     explained: {

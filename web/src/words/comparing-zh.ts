@@ -94,7 +94,8 @@ export const zh: ComparingWords = {
   attribution: {
     intro: "输出的每个词元依赖输入的哪些词？对同一问题给出四种回答，任何一种都不足以单独作为解释。",
     introCausal: "每个词元依赖前文的哪些词？对同一问题给出三种回答，任何一种都不足以单独作为解释。",
-    masked: "该模型只预测被遮住的词，不生成文本，因此没有可供归因的词元。",
+    masked: "该模型只读文本，不生成文本，因此没有可供归因的词元。",
+    atOnce: "该模型一次写出全部词元，词元没有以前文为条件的概率，因此无从归因。",
     measure: "度量",
     measures: { all: "并排显示", gradient: "梯度 × 输入", left_out: "逐词删除", attention: "注意力", aligned: "词对齐" },
     explained: {

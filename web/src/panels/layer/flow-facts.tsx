@@ -63,7 +63,7 @@ function explain(info: ModelInfo, sentence: Sentence, way: Way, step: Step, toke
   if (step.kind === "token") return t.token(flow.ids[token] ?? 0);
   if (step.kind === "said") {
     const said = step.side === "decoder" ? sentence.written[token] : flow.said?.pieces[token - flow.first]?.[0];
-    if (info.kind === "masked") return t.guess(shown(said ?? ""));
+    if (s.readsOnly(info)) return t.guess(shown(said ?? ""));
     return said === undefined || said === "…" ? t.saidOpen : t.said(shown(said));
   }
   if (hasExperts(info, step)) return t.experts;
@@ -152,7 +152,7 @@ function More({ step, showView }: { step: Step; showView: (view: number) => void
   };
   if (view !== undefined) links.push(["more", t.more, () => (settleOn(), showView(view))]);
   if (step.kind === "self" || step.kind === "cross") links.push(["head", t.inHead, () => (settleOn(), (s.panel.value = "inside"))]);
-  if (step.kind === "softmax" && s.model.value?.kind !== "masked") links.push(["probabilities", t.inProbabilities, () => (s.panel.value = "probabilities")]);
+  if (step.kind === "softmax") links.push(["probabilities", t.inProbabilities, () => (s.panel.value = "probabilities")]);
   if (!links.length) return null;
   return (
     <p class="row">

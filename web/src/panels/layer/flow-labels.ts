@@ -2,6 +2,7 @@
 import type { SideName } from "../../layer-types";
 import { shown } from "../../pieces";
 import type { Sentence } from "../../recording";
+import { readsOnly } from "../../state";
 import type { ModelInfo, Part } from "../../types";
 import { words } from "../../words";
 import { layerWords } from "../../words/layer";
@@ -31,7 +32,7 @@ export function nameOf(info: ModelInfo, step: Step): string {
   const t = layerWords.value.flow;
   if (step.place === "end.norm") return t.endNorm;
   if (hasExperts(info, step)) return t.experts;
-  if (step.kind === "said" && info.kind === "masked") return t.guess;
+  if (step.kind === "said" && readsOnly(info)) return t.guess;
   return t.kinds[step.kind];
 }
 

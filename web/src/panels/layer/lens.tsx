@@ -69,7 +69,7 @@ function cellOf(stage: LensStage, at: number, shows: number): Cell | null {
 
 // What then follows, where it is known.
 function followsAt({ sentence, position, info }: Chosen): string {
-  const piece = info.kind === "masked" ? undefined : sentence.written[position];
+  const piece = s.readsOnly(info) ? undefined : sentence.written[position];
   return piece === undefined || piece === "…" ? "" : shown(piece);
 }
 
@@ -79,7 +79,7 @@ function Detail({ stages, at, piece, follows }: { stages: LensStage[]; at: numbe
   return (
     <div class="scroll" tabIndex={0} role="region" aria-label={t.detail(piece)}>
       <table id="lens-detail">
-        <caption>{t.detail(piece)} {follows && s.model.value?.kind !== "masked" && <span class="faint"> · {t.writes} {follows}</span>}</caption>
+        <caption>{t.detail(piece)} {follows && !s.readsOnly(s.model.value) && <span class="faint"> · {t.writes} {follows}</span>}</caption>
         <tbody>
           {stages.map((stage) => (
             <tr key={stage.name}>

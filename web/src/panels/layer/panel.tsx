@@ -64,6 +64,7 @@ export function ThroughLayer() {
           <TokenChoice key={one} label={view > 0 || sides.length === 1 ? t.token : t.tokenOf[one]} id={`token-${one}`} pieces={piecesOf(sentence, one)} position={tokens[one]} go={(n) => goToken(one, n)} />
         ))}
       </div>
+      {side === "decoder" && info.config.decoder.streams === 2 && <p class="note" id="two-streams">{view === 1 ? t.contentHere : t.queryHere}</p>}
       {view === 0 && <Flows info={info} sentence={sentence} sides={sides} tokens={tokens} showView={showView} />}
       {view === 1 && <OfToken chosen={chosen}>{(found) => <EmbeddingView chosen={chosen} found={found.embedding} />}</OfToken>}
       {view === 2 && <StreamTable chosen={chosen} showView={showView} />}

@@ -21,6 +21,7 @@ export const insideEn = {
   ownNorm: (kind: string) => `x̂ is made of x by this model's norm (${kind}), whose equation is not shown here.`,
   query: "Query",
   keysAndValues: "Keys and values",
+  fromContent: "They are made of h, what the content stream reads in this layer: one row for each token before.",
   fromEncoder: "They are made of h, the output of the encoder: one row for each token of the text.",
   fromAll: (symbol: string) => `They are made of ${symbol} of each token.`,
   shared: (from: number, to: number, group: number, groups: number) => `Heads ${from} to ${to} share these keys and values: group ${group} of ${groups}.`,

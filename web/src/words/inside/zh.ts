@@ -22,6 +22,7 @@ export const insideZh: InsideWords = {
   ownNorm: (kind) => `x̂ 由 x 经过这个模型的归一化（${kind}）得到，这里不列出它的公式。`,
   query: "查询",
   keysAndValues: "键和值",
+  fromContent: "它们由内容流在本层的输入 h 得到：此前的每个词元一行。",
   fromEncoder: "它们由编码器的输出 h 得到：原文的每个词元一行。",
   fromAll: (symbol) => `它们由每个词元的 ${symbol} 得到。`,
   shared: (from, to, group, groups) => `第 ${from} 到第 ${to} 个头共用这些键和值：共 ${groups} 组，这是第 ${group} 组。`,

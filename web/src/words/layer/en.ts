@@ -9,6 +9,8 @@ export const layerEn = {
   firstToken: "Show the first token",
   onlyFirst: "This page was written without a server: of single tokens it has the first one of each side, and those that were looked at before it was saved.",
   shownTokens: (from: number, to: number, count: number) => `Tokens ${from} to ${to} of ${count} are shown, around the chosen one.`,
+  contentHere: "This model has two streams. Shown is the content stream, which reads the token.",
+  queryHere: "This model has two streams. Shown is the query stream: it begins with the same learned vector everywhere, knows a position and not its token, and predicts that token.",
   channel: "Channel",
   lengthIs: (length: string) => `‖x‖ = ${length}`,
   numbersOf: (what: string) => `All numbers: ${what}`,

@@ -9,6 +9,8 @@ export const layerZh: LayerWords = {
   firstToken: "查看第一个词元",
   onlyFirst: "这个页面没有服务器：逐个词元的数据只有每一侧的第一个，以及保存之前看过的那些。",
   shownTokens: (from, to, count) => `共 ${count} 个词元，这里显示所选词元附近的第 ${from} 到第 ${to} 个。`,
+  contentHere: "这个模型有两条流。这里显示的是读入词元的内容流。",
+  queryHere: "这个模型有两条流。这里显示的是查询流：它在各处都从同一个可学习的向量出发，只知道位置、不知道该位置的词元，并预测这个词元。",
   channel: "维度",
   lengthIs: (length) => `‖x‖ = ${length}`,
   numbersOf: (what) => `全部数值：${what}`,
