@@ -352,25 +352,16 @@ class Translator(TextCalls):
         return make_widget(self, text, height, **settings)
 
     def trace(
-        self,
-        text: str,
-        *,
-        target: str = "",
-        source: str = "",
-        prefix: str | Sequence[int] = "",
-        to: str | None = None,
-        iteration: int | None = None,
-        **settings: Any,
-    ) -> "Trace":
+        self, text: str, *, target: str = "", source: str = "", prefix: str | Sequence[int] = "",
+        to: str | None = None, iteration: int | None = None, **settings: Any,
+    ) -> "Trace":  # fmt: skip
         """Record everything that is computed while one sentence is translated: see headway.inspect.trace.
 
         The settings are those of a call, and so is the translation, but it is the model's raw output: nothing is done
-        about protected spans or lost numbers. iteration: of mask-predict, whose tensors are recorded, counted from 0;
-        by default the last in which there was a mask."""
+        about protected spans or lost numbers. iteration: of mask-predict, whose tensors are recorded, from 0."""
         from headway.inspect.tracer import trace_translation
 
-        target = resolve_target(target, to)
-        options = TranslateOptions(source=source, target=target, search=self.search(**settings))
+        options = TranslateOptions(source=source, target=resolve_target(target, to), search=self.search(**settings))
         return trace_translation(self, text, options, prefix=prefix, iteration=iteration)
 
     def direction_tokens(self, source: str = "", target: str = "") -> DirectionTokens:

@@ -28,12 +28,24 @@ from headway.serve.schemas import (
 )
 from headway.serve.served_model import ServedModel
 from headway.serve.state import ServerState
+from headway.serve.traced_tokens import (
+    check_tokens,
+    find_config,
+    find_network,
+    find_source_tokenizer,
+    find_target_tokenizer,
+    leave_out_parts,
+    list_decoder_input,
+    list_output,
+    refuse_at_once,
+    tokenize_given,
+    trace_tokens,
+)
 from headway.serve.translate import use_model
 from headway.text.language_codes import MAX_LISTED, list_directions, usual_direction
 from headway.translate.translator import Translator
 
 T = TypeVar("T")
-EXTRA_TOKENS = 64  # that an output may have beyond the longest text of the training
 MAX_COUNTED_LENGTH = 4096  # tokens for which operations are counted
 DEFAULT_COUNTED_LENGTH = 32
 
@@ -179,7 +191,7 @@ def _parse_length(text: str) -> int:
 def describe_served_model(pool: ModelPool, model: ServedModel, source: int, target: int) -> dict[str, Any]:
     from headway.inspect.recorded_answers import describe_model
 
-    config = _model_config(model)
+    config = find_config(model)
     description = describe_model(config.model, config.search.to_dict(), source, target)
     own = {"longest": model.summary.max_tokens, "label_smoothing": config.train.label_smoothing}
     return {**_model_entry(pool, model), **description, **own}
@@ -190,7 +202,7 @@ def trace_text_events(model: ServedModel, body: Any) -> list[dict[str, Any]]:
 
     if model.is_translator:
         raise ApiError(400, f"Invalid request: {model.name} is a translation model: use /api/translate")
-    loaded = _without_parts(model, body)
+    loaded = leave_out_parts(model, body)
     settings = body.search_settings()
     if isinstance(loaded, Translator):
         trace = loaded.trace(body.q, prefix=body.prefix, **settings)
@@ -206,21 +218,21 @@ def trace_text_events(model: ServedModel, body: Any) -> list[dict[str, Any]]:
 def predict_positions(model: ServedModel, body: Any) -> dict[str, Any]:
     from headway.inspect.events import describe_predictions
 
-    tensors = _trace_tokens(model, body)
+    tensors = trace_tokens(model, body)
     if "output.logps" not in tensors:
         raise ApiError(400, "Invalid request: this model scores no tokens")
-    tokenizer = _target_tokenizer(model)
-    written = body.expected or (body.read if model.is_encoder else _output_tokens(model, body))
+    tokenizer = find_target_tokenizer(model)
+    written = body.expected or (body.read if model.is_encoder else list_output(model, body))
     return describe_predictions(tensors["output.logps"], written, tokenizer.pieces, body.top, body.temperature)
 
 
 def describe_sublayer_of(model: ServedModel, body: Any) -> dict[str, Any]:
     from headway.inspect.sublayers import describe_sublayer
 
-    tensors = _trace_tokens(model, body)
+    tensors = trace_tokens(model, body)
     if not any(name.startswith(f"{body.place}.") for name in tensors):
         raise _no_such_layer(body.place)
-    network = _network(model)
+    network = find_network(model)
     return describe_sublayer(tensors, body.place, network.config, network, body.head)
 
 
@@ -228,15 +240,15 @@ def measure_influence_of(model: ServedModel, body: Any) -> dict[str, Any]:
     from headway.inspect.ablation import ablate_network
     from headway.inspect.influence import describe_influence
 
-    read = _check_tokens(model, body)
-    network = ablate_network(_network(model), body.ablate) if body.ablate else _network(model)
-    return describe_influence(network, read, _decoder_input(model, body), body.place, body.second)
+    read = check_tokens(model, body)
+    network = ablate_network(find_network(model), body.ablate) if body.ablate else find_network(model)
+    return describe_influence(network, read, list_decoder_input(model, body), body.place, body.second)
 
 
 def describe_column_of(model: ServedModel, body: Any) -> dict[str, Any]:
     from headway.inspect.sublayers import describe_column
 
-    network = _network(model)
+    network = find_network(model)
     side, layer, *inner, sub = body.place.split(".")
     stack = getattr(network.config, side)
     has_streams = not inner or stack.streams == 2
@@ -252,13 +264,13 @@ def _no_such_layer(place: str) -> ApiError:
 def describe_layer_of(model: ServedModel, body: Any) -> dict[str, Any]:
     from headway.inspect.layer_answers import LayerQuestion, describe_layer_parts, expected_tokens
 
-    tensors = _trace_tokens(model, body)
-    network = _network(model)
+    tensors = trace_tokens(model, body)
+    network = find_network(model)
     if body.side not in network.config.sides:
         raise ApiError(400, f"Invalid request: this model has no {body.side}")
-    tokenizer = _target_tokenizer(model)
-    ids = body.read if body.side == "encoder" else _decoder_input(model, body)
-    following = body.expected or _output_tokens(model, body)
+    tokenizer = find_target_tokenizer(model)
+    ids = body.read if body.side == "encoder" else list_decoder_input(model, body)
+    following = body.expected or list_output(model, body)
     asked = LayerQuestion(
         **{name: getattr(body, name) for name in ("parts", "side", "position", "layer", "neuron", "expert", "top")},
         ids=ids,
@@ -270,11 +282,11 @@ def describe_layer_of(model: ServedModel, body: Any) -> dict[str, Any]:
 def describe_token_vectors(model: ServedModel, body: Any) -> dict[str, Any]:
     from headway.inspect.embeddings import describe_vectors
 
-    read = {"encoder": body.read, "decoder": _decoder_input(model, body)}
-    tensors = _trace_tokens(model, body)
-    tokenizers = {"encoder": _source_tokenizer(model), "decoder": _target_tokenizer(model)}
+    read = {"encoder": body.read, "decoder": list_decoder_input(model, body)}
+    tensors = trace_tokens(model, body)
+    tokenizers = {"encoder": find_source_tokenizer(model), "decoder": find_target_tokenizer(model)}
     sides = {side: ids for side, ids in read.items() if f"{side}.embedded" in tensors}
-    return describe_vectors(tensors, sides, _network(model), lambda side, ids: tokenizers[side].pieces(ids))
+    return describe_vectors(tensors, sides, find_network(model), lambda side, ids: tokenizers[side].pieces(ids))
 
 
 def attribute_tokens(model: ServedModel, body: Any) -> dict[str, Any]:
@@ -284,25 +296,25 @@ def attribute_tokens(model: ServedModel, body: Any) -> dict[str, Any]:
         raise ApiError(
             400, f"Invalid request: an attribution is of at most {MAX_ATTRIBUTED_TOKENS} tokens a side: send fewer"
         ).because("too_many_positions", limit=MAX_ATTRIBUTED_TOKENS)
-    read = _check_tokens(model, body)
-    _refuse_at_once(model)
-    written = _output_tokens(model, body)
+    read = check_tokens(model, body)
+    refuse_at_once(model)
+    written = list_output(model, body)
     if isinstance(model.loaded, Translator):
-        found = attribute_translation(_without_parts(model, body), read, written, body.units)
+        found = attribute_translation(leave_out_parts(model, body), read, written, body.units)
     else:
-        ids = [_decoder_input(model, body)[0], *written]
-        found = attribute_text(_without_parts(model, body), ids, body.units)
+        ids = [list_decoder_input(model, body)[0], *written]
+        found = attribute_text(leave_out_parts(model, body), ids, body.units)
     return found.to_dict()
 
 
 def score_output_of(model: ServedModel, body: Any) -> dict[str, Any]:
     from headway.inspect.scored_output import count_lead, describe_scored, select_weights
 
-    _refuse_at_once(model)
+    refuse_at_once(model)
     if body.q:
-        body = _tokenize_given(model, body)
-    tensors = _trace_tokens(model, body)
-    reader, writer = _source_tokenizer(model), _target_tokenizer(model)
+        body = tokenize_given(model, body)
+    tensors = trace_tokens(model, body)
+    reader, writer = find_source_tokenizer(model), find_target_tokenizer(model)
     found: dict[str, Any] = {
         "read": {"ids": body.read, "pieces": reader.pieces(body.read)},
         "written": {"ids": body.written, "pieces": writer.pieces(body.written)},
@@ -311,110 +323,9 @@ def score_output_of(model: ServedModel, body: Any) -> dict[str, Any]:
     }
     if model.is_encoder:
         return {**found, "tokens": [], "logp": None, "score": None}
-    written = _output_tokens(model, body)
+    written = list_output(model, body)
     lead, search = 0, None
     if isinstance(model.loaded, Translator):
         lead, search = count_lead(written, writer), model.loaded.config.search
     scored = describe_scored(tensors["output.logps"], written, writer.pieces, lead=lead, search=search)
     return {**found, **scored}
-
-
-def _tokenize_given(model: ServedModel, body: Any) -> Any:
-    """The same with the tokens of its texts."""
-    loaded: Any = model.loaded
-    if isinstance(loaded, Translator):
-        direction = loaded.direction_tokens(body.source, body.target)
-        read = direction.wrap_source(loaded.tokenizers.source.encode(body.q.strip()))
-        written = [*direction.target_lead, *loaded.tokenizers.target.encode(body.output.strip())]
-    elif model.is_causal:
-        read, written = [], list(loaded.make_prompt(body.q + body.output)[1])
-    else:
-        from headway.inspect.encoder_input import read_encoder_text
-
-        own = read_encoder_text(loaded, body.q)
-        return body.model_copy(update={"read": own.ids, "written": [], "second": own.second})
-    return body.model_copy(update={"read": list(read), "written": written})
-
-
-def _without_parts(model: ServedModel, body: Any) -> Any:
-    """The translator or language model, without what is to be switched off."""
-    from headway.inspect.ablation import ablate
-
-    loaded: Any = model.loaded
-    return ablate(loaded, body.ablate) if body.ablate else loaded
-
-
-def _trace_tokens(model: ServedModel, body: Any) -> dict[str, Any]:
-    """All tensors of a forward pass over these tokens. A side that the model does not have is ignored."""
-    from headway.inspect.ablation import ablate_network
-    from headway.inspect.tracer import trace_forward
-
-    read = _check_tokens(model, body)
-    network = ablate_network(_network(model), body.ablate) if body.ablate else _network(model)
-    return trace_forward(network, read, _decoder_input(model, body), body.second)
-
-
-def _check_tokens(model: ServedModel, body: Any) -> list[int]:
-    """What the encoder reads, if there is one. Raises if the model cannot read these tokens."""
-    from headway.inspect.tracer import MAX_TRACED_TOKENS
-
-    config = _network(model).config
-    sides = (("encoder", body.read, config.source_vocabulary), ("decoder", body.written, config.vocabulary))
-    max_tokens = max(model.summary.max_tokens, MAX_TRACED_TOKENS if model.is_causal else 0) + EXTRA_TOKENS
-    for side, ids, vocabulary in sides:
-        if max(ids, default=0) >= (vocabulary or config.vocabulary):
-            raise ApiError(400, f"Invalid request: token {max(ids)} is not in this model's vocabulary")
-        if side in config.sides and len(ids) >= max_tokens:
-            raise ApiError(
-                400, f"Invalid request: {len(ids)} tokens are too many: this model reads fewer than {max_tokens}"
-            ).because("too_many_tokens", count=len(ids), limit=max_tokens)
-    if "encoder" in config.sides and not body.read:
-        raise ApiError(400, "Invalid request: read is empty: send the token ids of the source")
-    positions = model.summary.max_positions
-    if positions is not None and max(len(body.read), len(body.written) + 1) > positions:
-        refused = ApiError(400, f"Invalid request: this model has positions for at most {positions} tokens")
-        raise refused.because("too_many_positions", limit=positions)
-    return list(body.read) if "encoder" in config.sides else []
-
-
-def _decoder_input(model: ServedModel, body: Any) -> list[int]:
-    """What the decoder reads: the start token, then what it has generated; of mask-predict, all of that at once."""
-    if "decoder" not in _network(model).config.sides:
-        return []
-    if _network(model).length_predictor is not None:
-        if not body.written:
-            raise ApiError(400, "Invalid request: written is empty: send the token ids that the decoder reads")
-        return list(body.written)
-    if isinstance(model.loaded, Translator):
-        return [model.loaded.tokenizers.target.start, *body.written]
-    return [model.language_model.special_tokens.start, *body.written]
-
-
-def _output_tokens(model: ServedModel, body: Any) -> list[int]:
-    """What was generated, with the end token, if there was one."""
-    has_end = body.finished and _network(model).length_predictor is None
-    return [*body.written, *[_target_tokenizer(model).end] * has_end]
-
-
-def _refuse_at_once(model: ServedModel) -> None:
-    if _network(model).length_predictor is not None:
-        raise ApiError(
-            400, "Invalid request: this model writes all tokens at once: no token has a probability given those before"
-        )
-
-
-def _model_config(model: ServedModel) -> Any:
-    assert model.loaded is not None
-    return model.loaded.config
-
-
-def _network(model: ServedModel) -> Any:
-    return model.loaded.steppers[0].model if isinstance(model.loaded, Translator) else model.language_model.model
-
-
-def _source_tokenizer(model: ServedModel) -> Any:
-    return model.loaded.tokenizers.source if isinstance(model.loaded, Translator) else model.language_model.tokenizer
-
-
-def _target_tokenizer(model: ServedModel) -> Any:
-    return model.loaded.tokenizers.target if isinstance(model.loaded, Translator) else model.language_model.tokenizer
