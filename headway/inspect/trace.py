@@ -112,7 +112,7 @@ class Trace:
             "expected": self.expected._asdict(),
             "second": self.second,
             "prediction": self.prediction,
-            "iterations": [iteration.to_dict() for iteration in self.iterations],
+            "iterations": [asdict(iteration) for iteration in self.iterations],
         }
 
 
