@@ -152,6 +152,28 @@ def test_a_batch_hides_what_it_asks_for() -> None:
     torch.testing.assert_close(again.parts, loss.parts)
 
 
+def test_it_learns_what_each_source_token_becomes() -> None:
+    """Targets are their sources, 16 ids further on: after some steps masked tokens are known, and so is the length."""
+    model, random = make_model(d_model=32).train(), np.random.default_rng(0)
+    torch.manual_seed(0)
+    for parameter in model.parameters():
+        if parameter.dim() > 1:
+            torch.nn.init.xavier_uniform_(parameter)
+    optimiser = torch.optim.Adam(model.parameters(), 0.005)
+    objective: Any = make_part("objective", OBJECTIVE)
+    losses = []
+    for _ in range(120):
+        sources = [random.integers(4, 20, int(random.integers(2, 6))) for _ in range(24)]
+        examples = [Example(np.append(source, SPECIAL.end), source + 16) for source in sources]
+        batch = objective.collate(examples, SPECIAL, random)
+        output = batch_loss(model, batch, 0.0)
+        (output.loss / batch.label_count).backward()
+        optimiser.step()
+        optimiser.zero_grad()
+        losses.append(float(output.parts["cross_entropy"]) / batch.label_count)
+    assert losses[0] > 3 and np.mean(losses[-10:]) < 2, "targets alone: 2.8"
+
+
 def test_the_decoder_sees_all_of_its_target() -> None:
     model = make_model()
     assert model.config.decoder.mask is not None and model.config.decoder.mask[0].kind == "full"
