@@ -10,8 +10,8 @@
 imports no torch.
 
 Packages, each of which imports only from those to its right:
-cli → serve → compare → contracts → workflows → documents → train → inspect → convert → translate → decode → storage →
-nn → retrieval → data → text → config → files
+cli → serve → compare → contracts → workflows → answering → documents → train → inspect → convert → translate → decode →
+storage → nn → retrieval → data → text → config → files
 """
 
 from importlib import import_module

@@ -14,15 +14,15 @@ import pytest
 ROOT = Path(__file__).parent.parent
 HEADWAY = ROOT / "headway"
 ARROW = [
-    "cli", "serve", "compare", "contracts", "workflows", "documents", "train", "inspect", "convert", "translate",
-    "decode", "storage", "nn", "retrieval", "data", "text", "config", "files", "device", "errors",
+    "cli", "serve", "compare", "contracts", "workflows", "answering", "documents", "train", "inspect", "convert",
+    "translate", "decode", "storage", "nn", "retrieval", "data", "text", "config", "files", "device", "errors",
 ]  # fmt: skip
 # Method sugar: `translator.trace(…)`, `language_model.trace(…)` and `language_model.perplexity(…)` reach up when
 # called.
 LATE_EXCEPTIONS = {("translate", "inspect"), ("translate", "workflows")}
 TORCH_FREE = [
-    "headway.cli", "headway.config", "headway.data", "headway.decode.ctranslate2", "headway.decode.native",
-    "headway.decode.lattice", "headway.decode.probe", "headway.device",
+    "headway.answering", "headway.cli", "headway.config", "headway.data", "headway.decode.ctranslate2",
+    "headway.decode.native", "headway.decode.lattice", "headway.decode.probe", "headway.device",
     "headway.documents", "headway.errors", "headway.files", "headway.retrieval", "headway.text",
     "headway.translate.options", "headway.translate.translator", "headway.workflows",
 ]  # fmt: skip

@@ -48,6 +48,7 @@ VERBS = {
     ),
     "embed": ("headway.cli.verbs.embed:embed", "Write a vector for each line of a file, to search by meaning."),
     "search": ("headway.cli.verbs.search:search", "Find the texts nearest to a query, by their vectors."),
+    "answer": ("headway.cli.verbs.answer:answer", "Answer questions from your own documents, with quotes."),
     "index": ("headway.cli.verbs.index:index", "Make text searchable, for models that retrieve."),
     "serve": (
         "headway.cli.verbs.serve:serve",

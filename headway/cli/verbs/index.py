@@ -4,12 +4,14 @@ from pathlib import Path
 from typing import Any
 
 import click
+from click.core import ParameterSource
 
 from headway.cli import options
 from headway.cli.app import Verb, option
 from headway.cli.terminal import LiveLine, log
 
-KINDS = ["chunks"]
+KINDS = ["chunks", "passages"]
+CHUNK_OPTIONS = ("documents", "chunk_tokens", "width", "tokenizer", "vocabulary")
 
 
 @click.command(
@@ -19,6 +21,7 @@ KINDS = ["chunks"]
         ("headway index corpus.txt --out corpus-index", "chunks of 64 tokens, for a model that retrieves"),
         ("headway index corpus.txt --out corpus-index --model my-encoder", "their vectors by an encoder"),
         ("headway index corpus.txt --out corpus-index --tokenizer my-model", "to be read by a model that is there"),
+        ("headway index --kind passages docs --out docs-index", "documents in a folder, for headway answer"),
     ],
 )
 @click.argument("files", metavar="FILE...", nargs=-1, required=True)
@@ -29,7 +32,8 @@ KINDS = ["chunks"]
 @option("--overwrite", is_flag=True, group="Result", help="Start over, replacing the index in DIR.")
 @option(
     "--kind", type=click.Choice(KINDS), default="chunks", group="Text",
-    help="What to index. chunks: pieces of equal length, for headway train --index.",
+    help="What to index. chunks: pieces of equal length, for headway train --index; passages: documents of any format, "
+    "for headway answer.",
 )  # fmt: skip
 @option(
     "--documents", type=click.Choice(["auto", "blank", "lines"]), default="auto", group="Text",
@@ -37,7 +41,8 @@ KINDS = ["chunks"]
 )  # fmt: skip
 @option(
     "--model", "-m", metavar="MODEL", default="", show_default=False, group="Model",
-    help="The encoder that makes vectors. Default: a hashed bag of n-grams, which needs no model.",
+    help="The encoder that makes vectors. Default: a hashed bag of n-grams, which needs no model; of passages none, so "
+    "that they are found by words alone.",
 )  # fmt: skip
 @options.device
 @option("--chunk-tokens", type=click.IntRange(2, 4096), default=64, group="Chunks", help="Tokens of a chunk.")
@@ -53,8 +58,12 @@ def index(files: tuple[str, ...], kind: str, **given: Any) -> None:
     """Make text searchable, for models that retrieve.
 
     The folder holds the text as tokens, cut into chunks, and a vector for each. An interrupted run goes on where it
-    stopped."""
-    index_chunks(files, given)
+    stopped. Of --kind passages, FILEs are documents (.txt, .md, .html, .docx, .pdf …) or folders of them; they are cut
+    into passages of a few sentences, to be found by their words, and with --model also by meaning."""
+    if kind == "passages":
+        index_passages(files, given)
+    else:
+        index_chunks(files, given)
 
 
 def index_chunks(files: tuple[str, ...], given: dict[str, Any]) -> None:
@@ -75,3 +84,24 @@ def index_chunks(files: tuple[str, ...], given: dict[str, Any]) -> None:
         live.clear()
     out = given["out"]
     log(f"{out}: {counts['chunks']:,} chunks of {counts['documents']:,} documents, {counts['tokens']:,} tokens")
+
+
+def index_passages(files: tuple[str, ...], given: dict[str, Any]) -> None:
+    from headway.answering.passage_index import build_passage_index
+
+    context = click.get_current_context()
+    for name in CHUNK_OPTIONS:
+        if context.get_parameter_source(name) is ParameterSource.COMMANDLINE:
+            option_name = name.replace("_", "-")
+            raise click.UsageError(f"--{option_name} is for --kind chunks: leave it out.", context)
+    live = LiveLine()
+    try:
+        built = build_passage_index(
+            files, given["out"], given["model"], given["device"], overwrite=given["overwrite"], report=live.draw
+        )
+    finally:
+        live.clear()
+    for reason in built.skipped.values():
+        log(f"left out: {reason}", "warning")
+    log(f"{given['out']}: {built.passages:,} passages of {built.documents:,} documents")
+    log(f'next: headway answer "…" --index {given["out"]}')
