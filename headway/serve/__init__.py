@@ -9,6 +9,7 @@ A request's way:
                               openai, embeddings          /v1/completions, /v1/models, /v1/embeddings
                               translate_stream            /api/translate: every step of a search, as NDJSON
                               inspect                     /api/models, /api/places, … for the page
+                              answer                      /api/answer: questions about documents (answers: the index)
                               studies                     /api/studies: what `headway compare` found, for the page
                               docs_page                   /docs, with examples that work here
                                   │   state.ServerState   what routes share: API keys (api_keys), limits, open streams

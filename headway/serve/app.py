@@ -19,6 +19,7 @@ from headway import __version__
 from headway.serve import openapi
 from headway.serve.addresses import RequestOrigin
 from headway.serve.admission import Admission, find_key
+from headway.serve.answers import ServedIndex
 from headway.serve.api_keys import ApiKeys
 from headway.serve.connections import Connections
 from headway.serve.document_workers import DocumentWorkers
@@ -30,7 +31,16 @@ from headway.serve.metrics import Metrics
 from headway.serve.middleware import RequestGuard, error_response
 from headway.serve.model_pool import ModelPool
 from headway.serve.preload import preload_model
-from headway.serve.routes import docs_page, embeddings, inspect, libretranslate, openai, studies, translate_stream
+from headway.serve.routes import (
+    answer,
+    docs_page,
+    embeddings,
+    inspect,
+    libretranslate,
+    openai,
+    studies,
+    translate_stream,
+)
 from headway.serve.security_headers import SecurityHeaders
 from headway.serve.settings import Log, ServerSettings
 from headway.serve.state import ServerState
@@ -95,6 +105,8 @@ def create_app(settings: ServerSettings, log: Log) -> FastAPI:
     app.state.server = state
     for module in (libretranslate, translate_stream, inspect, studies, openai, embeddings, docs_page):
         app.include_router(module.make_router(state))
+    if settings.index is not None:  # without one, the server has no such routes
+        app.include_router(answer.make_router(state, ServedIndex(settings, log)))
     if settings.metrics_port is None:
         _add_metrics(app, metrics, metrics_keys)
     _add_pages(app)

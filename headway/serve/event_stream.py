@@ -100,8 +100,8 @@ class EventPipe:
 
 
 class EventStreamResponse(Response):
-    """The response of events that `work` emits in a thread. It keeps the model loaded meanwhile, and ends the stream
-    that the caller has begun (ServerState.begin_stream).
+    """The response of events that `work` emits in a thread. It keeps the model, if it needs one, loaded meanwhile, and
+    ends the stream that the caller has begun (ServerState.begin_stream).
 
     encode: an event as bytes. error_event: the last event after an exception. trailer: bytes after the last event."""
 
@@ -109,7 +109,7 @@ class EventStreamResponse(Response):
         self,
         request: Request,
         state: ServerState,
-        model: ServedModel,
+        model: ServedModel | None,
         work: Callable[[Emit], None],
         *,
         encode: Callable[[Event], bytes],
@@ -129,8 +129,11 @@ class EventStreamResponse(Response):
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         try:
-            async with use_model(self.state.pool, self.model):
+            if self.model is None:
                 await self._send_all(send)
+            else:
+                async with use_model(self.state.pool, self.model):
+                    await self._send_all(send)
         finally:
             self.state.end_stream()
 

@@ -3,6 +3,7 @@
 from typing import Any
 
 from headway.serve.schemas import (
+    AnswerBody,
     AttributionBody,
     ColumnBody,
     CompletionBody,
@@ -260,6 +261,15 @@ STUDIES: dict[str, Any] = {
 STUDY: dict[str, Any] = {
     **INSPECT,
     "responses": _responses(_schema_of(StudyResults, "serialization"), 404, *COMMON_ERRORS),
+}
+INDEX: dict[str, Any] = {
+    "tags": ["answers"],
+    "responses": _responses(_object(["documents", "passages", "vectors", "models"]), 403),
+}
+ANSWER: dict[str, Any] = {
+    "tags": ["answers"],
+    "openapi_extra": _request_body(AnswerBody, form=False),
+    "responses": _responses(TEXT, 404, *COMMON_ERRORS, kind="application/x-ndjson"),
 }
 COMPLETIONS: dict[str, Any] = {
     "tags": ["language models"],

@@ -6,6 +6,8 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 from pydantic_core import PydanticCustomError
 
+from headway.answering.question import MAX_QUESTION_CHARS
+
 MAX_ALTERNATIVES = 10
 MAX_BEAM_SIZE = 16
 MAX_GLOSSARY_TERMS = 1000
@@ -98,6 +100,16 @@ class TranslateBody(ExtendedOptions):
             return max(0, int(value))
         except (TypeError, ValueError, OverflowError):
             raise PydanticCustomError("not_a_number", "is not a number") from None
+
+
+class AnswerBody(RequestBody):
+    q: str = Field(min_length=1, max_length=MAX_QUESTION_CHARS, description="the question")
+    retrieval: Literal["bm25", "dense", "hybrid"] | None = Field(
+        None, description="search by words, by meaning, or both; default: both, if the index has vectors"
+    )
+    passages: int = Field(8, ge=1, le=50, description="passages that are found")
+    sentences: int = Field(3, ge=1, le=20, description="sentences that are quoted at most")
+    model: str = Field("", max_length=500, description="a language model that writes the answer; default: quotes")
 
 
 class SearchBody(RequestBody):

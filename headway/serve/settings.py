@@ -57,6 +57,7 @@ class ClientLimits:
 class ServerSettings:
     models: tuple[str, ...]
     studies: tuple[str, ...] = ()  # folders of headway compare, whose models are served as well
+    index: str | None = None  # a folder of headway index --kind passages, which answers questions
     host: str = "127.0.0.1"
     port: int = 5000
     device: str = "auto"

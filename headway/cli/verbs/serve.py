@@ -44,6 +44,7 @@ class ByteSize(click.ParamType[int]):
         ("headway serve --model en-de --model de-en --memory 2G", "several, loaded on demand"),
         ("headway serve --model my-model --host 0.0.0.0 --api-keys keys.txt", "for other machines, with API keys"),
         ("headway serve --model my-lm --port 8000", "a language model: OpenAI's /v1/completions"),
+        ("headway serve --index docs-index", "answers from documents, with quotes"),
         ("headway serve --study mixers", "what headway compare --out mixers found, with its models, on the page"),
     ],
 )
@@ -64,6 +65,12 @@ class ByteSize(click.ParamType[int]):
     metavar="DIR",
     group="Model",
     help="Folder of headway compare, for the page, with its models; may be repeated. Without --model: these alone.",
+)
+@option(
+    "--index",
+    metavar="DIR",
+    group="Model",
+    help="Folder of headway index --kind passages: questions about its documents are answered at /api/answer.",
 )
 @option("--lazy", is_flag=True, group="Model", help="Load the first model on its first use, too.")
 @options.device
@@ -263,7 +270,7 @@ def serve(
         streams=stream_limit,
     )
     server_settings = ServerSettings(
-        models=() if studies and not models else model_directories(models),
+        models=() if (studies or rest["index"]) and not models else model_directories(models),
         studies=studies,
         max_batch_delay=max_batch_delay / 1000,
         preload=not lazy,
