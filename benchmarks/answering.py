@@ -25,7 +25,7 @@ import numpy as np
 from headway.answering.answerer import AnswerOptions, answer_steps
 from headway.answering.passage_index import PassageIndex, build_passage_index, open_passage_index
 from headway.answering.question import content_words, read_question
-from headway.answering.results import Answer
+from headway.answering.results import CitedAnswer
 from headway.answering.search import METHODS, FoundPassage, Method, search_passages
 from headway.answering.support import SUPPORT_THRESHOLD, calibrate_threshold, measure_support
 from headway.files.text_files import read_lines
@@ -116,9 +116,9 @@ def measure_answers(
     )
 
 
-def find_answer(index: PassageIndex, question: str, options: AnswerOptions, embed: Any, model: Any) -> Answer:
+def find_answer(index: PassageIndex, question: str, options: AnswerOptions, embed: Any, model: Any) -> CitedAnswer:
     last = list(answer_steps(index, question, options, embed, model))[-1]
-    assert isinstance(last, Answer)
+    assert isinstance(last, CitedAnswer)
     return last
 
 

@@ -12,6 +12,6 @@
        (quotes alone)          │
           │                 judge (citations; support: is it said there?)
           ▼                    ▼
-        results.Answer: sentences with sources; unsupported ones are marked
+        results.CitedAnswer: sentences with sources; unsupported ones are marked
 
 answerer runs the steps in order and yields each, for a terminal, a server and its page."""

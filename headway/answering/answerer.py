@@ -11,8 +11,8 @@ from headway.answering.passage_index import Embed, PassageIndex
 from headway.answering.question import Question, read_question
 from headway.answering.quotes import Idf, find_quotes
 from headway.answering.results import (
-    Answer,
     CandidatesStep,
+    CitedAnswer,
     QuestionTerm,
     QuotesStep,
     SearchStep,
@@ -92,9 +92,9 @@ def answer(
     options: AnswerOptions | None = None,
     embed: Embed | None = None,
     model: "LanguageModel | None" = None,
-) -> Answer:
+) -> CitedAnswer:
     """The answer alone."""
     for step in answer_steps(index, question, options, embed, model):
-        if isinstance(step, Answer):
+        if isinstance(step, CitedAnswer):
             return step
     raise AssertionError("the last step is the answer")

@@ -4,11 +4,11 @@ from collections.abc import Sequence
 
 from headway.answering.question import Question
 from headway.answering.quotes import Quote
-from headway.answering.results import Answer, AnswerSentence, CitedSource
+from headway.answering.results import AnswerSentence, CitedAnswer, CitedSource
 from headway.answering.search import FoundPassage
 
 
-def compose_extract(question: Question, candidates: Sequence[FoundPassage], quotes: Sequence[Quote]) -> Answer:
+def compose_extract(question: Question, candidates: Sequence[FoundPassage], quotes: Sequence[Quote]) -> CitedAnswer:
     """The passage with the best quote comes first; its quotes stand in the order of the document."""
     order = list(dict.fromkeys(quote.candidate for quote in quotes))
     sentences: list[AnswerSentence] = []
@@ -17,4 +17,4 @@ def compose_extract(question: Question, candidates: Sequence[FoundPassage], quot
         own = sorted((quote for quote in quotes if quote.candidate == candidate), key=lambda quote: quote.start)
         sources.append(CitedSource(number, candidate, candidates[candidate].source, own))
         sentences += [AnswerSentence(quote.text, (number,), 1.0, True) for quote in own]
-    return Answer(question.text, sentences, sources)
+    return CitedAnswer(question.text, sentences, sources)

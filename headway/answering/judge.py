@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 from headway.answering.question import Question
 from headway.answering.quotes import Idf, Quote
-from headway.answering.results import Answer, AnswerSentence, CitedSource
+from headway.answering.results import AnswerSentence, CitedAnswer, CitedSource
 from headway.answering.search import FoundPassage
 from headway.answering.support import SUPPORT_THRESHOLD, measure_support
 from headway.text.segment.sentences import split_sentences
@@ -15,7 +15,9 @@ LEADING_CITATION = re.compile(r"^((?:\s*\[\d{1,3}(?:\s*[,;]\s*\d{1,3})*\])+[.!?]
 LIST_MARK = re.compile(r"^\s*(?:[-*•]|\d{1,2}[.)])\s+")
 
 
-def judge_answer(question: Question, text: str, candidates: Sequence[FoundPassage], idf: Idf, model: str) -> Answer:
+def judge_answer(
+    question: Question, text: str, candidates: Sequence[FoundPassage], idf: Idf, model: str
+) -> CitedAnswer:
     """candidates: the passages that were numbered in the prompt, in order."""
     sentences = [judge_sentence(claim, cited, candidates, idf) for claim, cited in read_sentences(text)]
     used = sorted({number for one in sentences for number in one.cited})
@@ -23,7 +25,7 @@ def judge_answer(question: Question, text: str, candidates: Sequence[FoundPassag
     for number in used:
         evidence = find_evidence(number, sentences, candidates, idf)
         sources.append(CitedSource(number, number - 1, candidates[number - 1].source, evidence))
-    return Answer(question.text, sentences, sources, model)
+    return CitedAnswer(question.text, sentences, sources, model)
 
 
 def read_sentences(text: str) -> list[tuple[str, tuple[int, ...]]]:

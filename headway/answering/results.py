@@ -82,7 +82,7 @@ class CitedSource:
 
 
 @dataclass(frozen=True)
-class Answer:
+class CitedAnswer:
     """The answer. Its sentences are quotes, or written by a language model."""
 
     question: str
@@ -118,7 +118,7 @@ class Answer:
         return {"event": "answer", **about, "sentences": sentences, "sources": sources}
 
 
-Step = SearchStep | CandidatesStep | QuotesStep | WritingStep | Answer
+Step = SearchStep | CandidatesStep | QuotesStep | WritingStep | CitedAnswer
 
 
 def format_sentence(sentence: AnswerSentence) -> str:

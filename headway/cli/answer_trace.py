@@ -1,6 +1,6 @@
 """The steps of an answer as text, for a terminal."""
 
-from headway.answering.results import Answer, CandidatesStep, QuotesStep, SearchStep, Step
+from headway.answering.results import CandidatesStep, CitedAnswer, QuotesStep, SearchStep, Step
 from headway.answering.search import FoundPassage
 
 MAX_PASSAGE_CHARS = 160  # of a passage, in a list
@@ -29,7 +29,7 @@ def format_candidate(number: int, one: FoundPassage) -> str:
     return f"  {number}. {one.source.place}{heading}  [{', '.join(ranks)}]\n     {shown}"
 
 
-def format_answer(answer: Answer) -> str:
+def format_answer(answer: CitedAnswer) -> str:
     """The answer, and below it its sources with what is quoted of them."""
     if not answer.sentences:
         return NOTHING_FOUND

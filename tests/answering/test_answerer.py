@@ -12,7 +12,7 @@ from headway.answering.answerer import AnswerOptions, answer, answer_steps
 from headway.answering.judge import judge_answer, read_sentences
 from headway.answering.passage_index import PassageIndex, build_passage_index, open_passage_index
 from headway.answering.question import MAX_QUESTION_CHARS, read_question
-from headway.answering.results import Answer, QuotesStep, SearchStep
+from headway.answering.results import CitedAnswer, QuotesStep, SearchStep
 from headway.answering.search import search_passages
 from headway.answering.support import SUPPORT_THRESHOLD, calibrate_threshold, measure_support
 from headway.errors import HeadwayError
@@ -166,7 +166,7 @@ def test_a_model_writes_and_is_judged(index: PassageIndex, write_with: Callable[
     steps = list(answer_steps(index, "Which port?", options, model=model))
     assert isinstance(steps[0], SearchStep) and isinstance(steps[2], QuotesStep)
     last = steps[-1]
-    assert isinstance(last, Answer) and last.model == "lm" and not any(one.supported for one in last.sentences)
+    assert isinstance(last, CitedAnswer) and last.model == "lm" and not any(one.supported for one in last.sentences)
     with pytest.raises(HeadwayError, match="too few for a passage"):
         answer(index, "Which port?", options, model=write_with(300))
     assert not answer(index, "xyzzy", options, model=model).sentences  # nothing was found, so nothing is written

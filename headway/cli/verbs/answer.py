@@ -14,7 +14,7 @@ from headway.cli.terminal import log
 if TYPE_CHECKING:
     from headway.answering.answerer import AnswerOptions
     from headway.answering.passage_index import Embed, PassageIndex
-    from headway.answering.results import Answer
+    from headway.answering.results import CitedAnswer
     from headway.translate.language_model import LanguageModel
 
 
@@ -113,7 +113,7 @@ def print_answer(
     model: "LanguageModel | None", *, trace: bool, as_json: bool, named: bool,
 ) -> None:  # fmt: skip
     from headway.answering.answerer import answer_steps
-    from headway.answering.results import Answer
+    from headway.answering.results import CitedAnswer
     from headway.cli.answer_trace import format_answer, format_step
 
     steps: dict[str, Any] = {}
@@ -124,7 +124,7 @@ def print_answer(
         steps[event.pop("event")] = event
         if trace and not as_json and (lines := format_step(step)):
             click.echo(lines + "\n")
-        if not isinstance(step, Answer):
+        if not isinstance(step, CitedAnswer):
             continue
         if as_json:
             table = steps["answer"]
@@ -136,7 +136,7 @@ def print_answer(
         warn_of_answer(index, step)
 
 
-def warn_of_answer(index: "PassageIndex", answer: "Answer") -> None:
+def warn_of_answer(index: "PassageIndex", answer: "CitedAnswer") -> None:
     if not answer.sentences:
         log("no passage has to do with this question", "warning")
     unsupported = sum(not one.supported for one in answer.sentences)
