@@ -53,7 +53,9 @@ def extract_hypotheses(
     complete = exists & (ends | last[:, :, None])
     complete[:, :, beam:] = False  # only the K best may end; the others are spare ones that may run on instead
     ended = complete.sum(2).cumsum(0)
-    stays = np.logical_and.accumulate(runs.any(2) & ~last & (ended < beam))
+    by_score = task.search.stopping == "score" and beam > 1
+    improves = _may_improve(lattice, complete, runs, task) if by_score else ended < beam
+    stays = np.logical_and.accumulate(runs.any(2) & ~last & improves)
     alive = np.concatenate([np.ones_like(stays[:1]), stays[:-1]])  # (T, B)
     for step, row in np.argwhere(~(lattice.sums[:, :, 0] < np.inf) & alive):
         raise non_finite_error(jobs[row], int(step))
@@ -71,6 +73,20 @@ def extract_hypotheses(
     for step, row, own_ids, own_logps, total in zip(best.steps.tolist(), best.rows.tolist(), ids, logps, totals):
         job = jobs[row]
         yield job, task.hypothesis(job, [*job.prefix, *own_ids[: step + 1]], own_logps[: step + 1], total)
+
+
+def _may_improve(lattice: Lattice, complete: Array, runs: Array, task: SearchTask) -> Array:
+    """(T, B) after each step: the best that runs on would be one of the K best that have finished, or there are fewer
+    than K. As long as a row is searched; what follows has no meaning."""
+    beam = task.search.beam_size
+    best = np.full((complete.shape[1], beam), -np.inf)
+    improves = np.zeros(complete.shape[:2], bool)
+    for step in range(len(complete)):
+        scores = lattice.sums[step].astype(np.float64) / task.length_penalty(step + 1)  # (B, C)
+        found = np.concatenate([best, np.where(complete[step], scores, -np.inf)], axis=1)
+        best = -np.sort(-found, axis=1)[:, :beam]
+        improves[step] = np.where(runs[step], scores, -np.inf).max(1) > best[:, -1]
+    return improves
 
 
 def _rank_ends(lattice: Lattice, complete: Array, task: SearchTask) -> HypothesisEnds:

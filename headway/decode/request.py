@@ -55,10 +55,16 @@ class SearchTask:
         return Hypothesis(ids[:-1] if finished else ids, logp, score, logps, finished, len(job.prefix))
 
 
+def describe_other_method(search: Search) -> str:
+    """A search that is no beam, and no greedy one; "" if it is."""
+    kind = "beam" if search.method is None else search.method.kind
+    return "" if kind == "beam" else f"{kind} is left to torch"
+
+
 def describe_reference_only(search: Search) -> str:
-    """A setting that only the reference search, or another engine, has; "" if there is none."""
-    if search.method is not None and search.method.kind != "beam":
-        return f"{search.method.kind} is left to torch"
+    """A setting that only the reference search and the native one have, or another engine; "" if there is none."""
+    if reason := describe_other_method(search):
+        return reason
     if search.stopping == "score" and search.beam_size > 1:
         return 'stopping is "score"'
     return next((f"{name} is set" for name in ("force_end", "renormalise") if getattr(search, name)), "")

@@ -38,6 +38,7 @@ from headway.nn.transformer import Transformer, has_hooks
 
 SIDES = ("encoder", "decoder")
 TOKENS_PER_ENCODER_BATCH = 1024  # of the source, encoded together
+ACTIVATIONS = {"relu": F.relu, "silu": F.silu}  # that a linear layer applies to its outputs; others follow it
 SUPPORTED_POSITIONS = ("none", "sinusoidal", "learned")  # those that are only added to the embeddings
 
 
@@ -110,23 +111,25 @@ class FusedLinear:
     """Several linear layers with the same input. In float32 with the weights as they are now; in int8 as one layer,
     with the weights as they were when it was made."""
 
-    def __init__(self, compute: str, *layers: Any, positive: bool = False, relu: bool = False) -> None:
-        """positive: no input is below 0. relu: is applied to the outputs."""
+    def __init__(self, compute: str, *layers: Any, positive: bool = False, activation: str = "") -> None:
+        """positive: no input is below 0. activation: of the outputs, a key of ACTIVATIONS."""
         self.layers = layers
-        self.relu = relu
+        self.activation = activation
         self.int8: Int8Linear | None = None
         if compute == "float32":
             return
         weight, scale = (torch.cat(list(part)) for part in zip(*(quantise_weight(layer.weight) for layer in layers)))
         biases = [layer.bias for layer in layers if layer.bias is not None]
-        self.int8 = Int8Linear(weight, scale, torch.cat(biases) if biases else None, positive=positive, relu=relu)
+        bias = torch.cat(biases) if biases else None
+        self.int8 = Int8Linear(weight, scale, bias, positive=positive, activation=activation)
         self.sizes = [len(layer.weight) for layer in layers]
 
     def __call__(self, x: Tensor) -> list[Tensor]:
         """(N, inputs) -> (N, outputs) of each"""
         if self.int8 is not None:
             return list(torch.split(self.int8.forward_rows(x), self.sizes, dim=1))
-        return [F.relu(layer(x)) if self.relu else layer(x) for layer in self.layers]
+        outputs = [layer(x) for layer in self.layers]
+        return [ACTIVATIONS[self.activation](y) for y in outputs] if self.activation else outputs
 
 
 class CpuLayer:
@@ -146,11 +149,11 @@ class CpuLayer:
             self.cross_query = FusedLinear(compute, cross.query)
             self.cross_output = FusedLinear(compute, cross.output)
         self.activation = None if isinstance(feedforward, GatedFeedForward) else feedforward.activation
-        relu = self.activation is F.relu
+        activation = next((name for name, known in ACTIVATIONS.items() if known is self.activation), "")
         self.gate_activation = getattr(feedforward, "gate_activation", None)
         self.gate = FusedLinear(compute, feedforward.gate, feedforward.inner) if self.activation is None else None
-        self.inner = FusedLinear(compute, feedforward.inner, relu=relu) if self.gate is None else None
-        self.outer = FusedLinear(compute, feedforward.outer, positive=relu)
+        self.inner = FusedLinear(compute, feedforward.inner, activation=activation) if self.gate is None else None
+        self.outer = FusedLinear(compute, feedforward.outer, positive=activation == "relu")
         if cross is not None:  # last: only encoding needs them
             self.cross_kv = FusedLinear(compute, cross.key, cross.value)
 
@@ -160,7 +163,7 @@ class CpuLayer:
             return self.outer(self.gate_activation(gate) * inner)[0]
         assert self.inner is not None and self.activation is not None
         inner = self.inner(x)[0]
-        return self.outer(inner if self.activation is F.relu else self.activation(inner))[0]
+        return self.outer(inner if self.inner.activation else self.activation(inner))[0]
 
     def wrap(self, name: str, x: Tensor, sublayer: Callable[[Tensor], Tensor]) -> Tensor:
         """The residual connection and norm around a sublayer, without dropout."""

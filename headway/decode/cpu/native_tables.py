@@ -12,7 +12,15 @@ from headway.nn.layers.int8 import Int8Linear
 from headway.nn.layers.norms import LayerNorm, RMSNorm
 from headway.nn.layers.residual import PreNorm
 from headway.nn.ops import native
-from headway.nn.ops.native.tables import AttentionTable, CacheTable, LayerTable, LinearTable, NormTable, StackStruct
+from headway.nn.ops.native.tables import (
+    ACTIVATIONS,
+    AttentionTable,
+    CacheTable,
+    LayerTable,
+    LinearTable,
+    NormTable,
+    StackStruct,
+)
 from headway.nn.sequence import TokenPositions
 
 
@@ -78,12 +86,12 @@ class StackTableBuilder:
 
 
 def make_stack_tables(layers: list[Any], embedding: Any, stack: Any) -> StackTableBuilder | None:
-    """None where the kernels do not know some part: norms other than LayerNorm and RMSNorm, activations but relu."""
+    """None where the kernels do not know some part: norms other than LayerNorm and RMSNorm, most activations."""
     norms = _layer_norms(layers) + ([stack.ends.norm] if type(stack.ends) is PreNorm else [])
     norms += [] if isinstance(embedding.norm, torch.nn.Identity) else [embedding.norm]
     known_norms = all(type(norm) in (LayerNorm, RMSNorm) and norm.eps == norms[0].eps for norm in norms)
-    only_relu = all(layer.inner is not None and layer.inner.relu for layer in layers)
-    return StackTableBuilder(layers, embedding, stack) if known_norms and only_relu else None
+    known_activations = all(layer.inner is not None and layer.inner.activation for layer in layers)
+    return StackTableBuilder(layers, embedding, stack) if known_norms and known_activations else None
 
 
 def encode_source(
@@ -130,8 +138,9 @@ def cache_table(decoder: StackTableBuilder, cache: Int8KVCache, table: StackStru
 def linear_table(output: Int8Linear) -> LinearTable:
     weight, scale, offsets = (part.data_ptr() for part in output.packed)
     return LinearTable(
-        weight, scale, offsets, _address(output.bias), output.inputs, output.outputs, output.positive, output.relu
-    )
+        weight, scale, offsets, _address(output.bias), output.inputs, output.outputs, output.positive,
+        ACTIVATIONS[output.activation],
+    )  # fmt: skip
 
 
 def _set_buffers(table: StackStruct, name: str, buffers: list[Any]) -> None:

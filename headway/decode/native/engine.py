@@ -7,7 +7,7 @@ from headway.config.search import Search
 from headway.decode.batch_pool import BatchPool
 from headway.decode.native.model import NativeModel
 from headway.decode.native.search import StopFlag, run_search
-from headway.decode.request import SearchTask, check_ids, describe_reference_only, make_jobs
+from headway.decode.request import SearchTask, check_ids, describe_other_method, make_jobs
 from headway.decode.types import Hypothesis, Recorder, T
 from headway.device import available_cores
 from headway.text.tokenizer.special_tokens import SpecialTokens
@@ -56,7 +56,7 @@ class NativeEngine:
             return "glossary terms are left to torch"
         if search.shortlist:
             return "shortlists are left to torch"
-        return describe_reference_only(search)
+        return describe_other_method(search)
 
     def search(
         self,

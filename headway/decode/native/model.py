@@ -21,7 +21,7 @@ from headway.device import available_cores
 from headway.errors import HeadwayError
 from headway.nn.ops import native
 from headway.nn.ops.int8_rows import dequantise_rows, pack_rows, packed_size, quantise_rows, requantise_rows
-from headway.nn.ops.native.tables import AttentionTable, LayerTable, LinearTable, NormTable, StackStruct
+from headway.nn.ops.native.tables import ACTIVATIONS, AttentionTable, LayerTable, LinearTable, NormTable, StackStruct
 from headway.storage.tensor_file import SCALE_SUFFIX, TensorFile
 
 MIN_POSITIONS = 256  # of a table of sinusoids at first
@@ -37,7 +37,7 @@ class NativeModel:
         with refuse_malformed():
             Ct2LayoutBuilder(config, stored, positions=1).build()  # knows how each weight must be
             for side in ("encoder", "decoder"):
-                kinds = {part["kind"] for part in config[side]["feedforward"]} - {"relu"}
+                kinds = {part["kind"] for part in config[side]["feedforward"]} - ACTIVATIONS.keys()
                 if kinds or len(config[side]["position"]) > 1:
                     what = f"feedforward {min(kinds)}" if kinds else "several positions"
                     raise UnsupportedModelError(f"there are no kernels for {what}")
@@ -129,7 +129,7 @@ class ModelPacker:
         return address
 
     def add_linear(
-        self, names: list[str], bias_name: str | None = None, *, positive: bool = False, relu: bool = False
+        self, names: list[str], bias_name: str | None = None, *, positive: bool = False, activation: str = ""
     ) -> LinearTable:
         """Layers with the same input, as one. bias_name: of another layer that has the bias; "": there is none."""
         rows, scales = zip(*(self.read_rows(f"{name}.weight") for name in names))
@@ -137,7 +137,7 @@ class ModelPacker:
         bias = [self.read_vector(name) for name in biases if name in self.stored.entries]
         table = LinearTable(
             None, self.keep(np.concatenate(scales)), None, self.keep(np.concatenate(bias)) if bias else None,
-            rows[0].shape[1], sum(map(len, rows)), positive, relu,
+            rows[0].shape[1], sum(map(len, rows)), positive, ACTIVATIONS[activation],
         )  # fmt: skip
         self.matrices.append((table, list(rows)))
         return table
@@ -168,10 +168,11 @@ class NativeStack:
         slots = {"self": tile_parts("mixer", stack["mixer"], layers)}
         if side == "decoder":
             slots["cross"] = tile_parts("mixer", stack["cross"], layers)
+        kinds = [part["kind"] for part in tile_parts("feedforward", stack["feedforward"], layers)]
         # Filled in when all matrices are packed: the fields of a structure are copies.
         self._layers = [
-            NativeLayer(packer, f"stacks.{side}.blocks.{index}", {name: slots[name][index] for name in slots})
-            for index in range(layers)
+            NativeLayer(packer, f"stacks.{side}.blocks.{index}", {name: slots[name][index] for name in slots}, kind)
+            for index, kind in enumerate(kinds)
         ]
         linears = [linear for layer in self._layers for linear in layer.linears.values()]
         self.max_width = max(max(linear.inputs, linear.outputs) for linear in linears)
@@ -214,7 +215,7 @@ class NativeStack:
 class NativeLayer:
     """The matrices and norms of one layer."""
 
-    def __init__(self, packer: ModelPacker, name: str, mixers: dict[str, JsonObject]) -> None:
+    def __init__(self, packer: ModelPacker, name: str, mixers: dict[str, JsonObject], activation: str) -> None:
         self.mixers = mixers
         self.norms = {
             part: packer.norm_table(f"{name}.residuals.{part}.norm") for part in ("self", "cross", "feedforward")
@@ -227,8 +228,8 @@ class NativeLayer:
         if "cross" in mixers:
             self.linears |= {"cross_query": add("cross", "query"), "cross_output": add("cross", "output")}
         inner, outer = (f"{name}.sublayers.feedforward.{part}" for part in ("inner", "outer"))
-        self.linears["inner"] = packer.add_linear([inner], relu=True)
-        self.linears["outer"] = packer.add_linear([outer], positive=True)
+        self.linears["inner"] = packer.add_linear([inner], activation=activation)
+        self.linears["outer"] = packer.add_linear([outer], positive=activation == "relu")
         if "cross" in mixers:  # last: only encoding needs them
             self.linears["cross_kv"] = add("cross", "key", "value")
 

@@ -17,7 +17,7 @@ import numpy as np
 
 from headway.decode import lattice
 from headway.decode.native.kv_cache import Array, NativeKVCache, encode_source, pack_ids
-from headway.decode.request import SearchJob, SearchTask, describe_reference_only
+from headway.decode.request import SearchJob, SearchTask, describe_other_method
 from headway.decode.stop import check_stop
 from headway.decode.types import Hypothesis
 from headway.nn.ops import native
@@ -63,7 +63,7 @@ class StopFlag:
 
 def unsupported(max_positions: float, task: SearchTask) -> str:
     """Why this search has to run in Python; "" if it need not."""
-    if reason := describe_reference_only(task.search):
+    if reason := describe_other_method(task.search):
         return reason
     for name in ("sample", "shortlist"):
         if getattr(task.search, name):
@@ -106,16 +106,19 @@ def _search_steps(
     sums = np.zeros(count * beam, np.float32)
     ended = np.zeros(count, np.int64)
     suppress = np.array(task.special_tokens.suppress, np.int64)
+    best_scores = np.full((count, beam), -np.inf) if task.search.stopping == "score" and beam > 1 else None
     width, active = 1, count  # hypotheses of each sentence; sentences that are not done
     while active and cache.length < max_length:
         if cache.length == cache.capacity:
             cache.grow()
         steps = min(STEPS_PER_CALL, cache.capacity - cache.length, max_length - cache.length)
+        first = cache.length - forced.shape[1] + 2  # how many tokens are produced after the next step
+        penalties = np.array([task.length_penalty(n) for n in range(first, first + steps)])
         codes = np.zeros((steps, 4, count, candidates), np.int32)
-        arrays = (live, ids, sums, ended, limit, suppress, codes, cache.inputs, stop.value)
+        arrays = (live, ids, sums, ended, limit, suppress, codes, cache.inputs, stop.value, penalties, best_scores)
         search = SearchTable(
             *map(native.address_of, arrays), len(suppress), active, beam, candidates, task.special_tokens.end,
-            task.search.min_length, task.search.no_repeat_ngram, steps,
+            task.search.min_length, task.search.no_repeat_ngram, steps, task.search.force_end, task.search.renormalise,
         )  # fmt: skip
         stack = model.decoder.table(cache.length + steps)
         cache.write_addresses(stack)

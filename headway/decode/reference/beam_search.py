@@ -13,7 +13,8 @@ more token. A candidate exists if its sum is above -inf.
     C take part, so that K can run on even if some of the K best have ended.
   - The row stops when K of its hypotheses have finished, at its last step, or when nothing runs on. Scores play no
     part in that (as with early_stopping=True in Hugging Face). With search.stopping = "score", which only this search
-    has, it is not enough that K have finished: the best that runs on must not score above the K-th best of them.
+    and nn/ops/native/search.c have, it is not enough that K have finished: the best that runs on must not score above
+    the K-th best of them.
   - If no candidate exists and nothing has finished, the row is stuck: its running hypotheses are its output.
 
 Its output are the n_best of its finished hypotheses by score, logp / penalty(length); equal scores keep the order in
@@ -164,7 +165,7 @@ def _may_improve(
 ) -> NDArray[np.bool_]:
     """(B,) fewer than K have finished, or the best that runs on would be one of the K best."""
     sums = candidates.sums.double().cpu().numpy()
-    scores = sums / task.search.length_penalty(beam.step + 1)  # (B, C)
+    scores = sums / task.length_penalty(beam.step + 1)  # (B, C)
     found = np.concatenate([beam.best_scores, np.where(finished, scores, -np.inf)], axis=1)
     beam.best_scores = -np.sort(-found, axis=1)[:, : task.search.beam_size]
     best_running = np.where(codes == RUNS, scores, -np.inf).max(1)

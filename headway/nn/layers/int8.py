@@ -17,6 +17,7 @@ from torch import Tensor, nn
 from headway.nn.layers.linear import Dense, Linear, ScaledDense
 from headway.nn.ops import native
 from headway.nn.ops.int8_rows import MAX_INT8, pack_rows, quantise_rows
+from headway.nn.ops.native.tables import ACTIVATIONS
 from headway.nn.transformer import Transformer
 
 MAX_SIGNED_INPUT = 63  # magnitude of an input
@@ -41,15 +42,16 @@ class Int8Linear(Linear):
         bias: Tensor | None = None,
         *,
         positive: bool = False,
-        relu: bool = False,
+        activation: str = "",
         use_native: bool = True,
     ) -> None:
-        """positive: no input is negative. relu: apply it to the output. use_native: our own kernel, where available."""
+        """positive: no input is negative. activation: of the output, a key of ACTIVATIONS. use_native: our own kernel,
+        where available."""
         super().__init__()
         self.weight = None
         self.outputs, self.inputs = int_weight.shape
         self.bias = None if bias is None else nn.Parameter(bias.detach().float(), requires_grad=False)
-        self.positive, self.relu = positive, relu
+        self.positive, self.activation = positive, activation
         self.uses_native = use_native and native.load_library() is not None
         self.packed: Any = (
             self._pack_native(int_weight, scale)
@@ -74,15 +76,16 @@ class Int8Linear(Linear):
         x = x.float()
         if self.uses_native:
             x, y = x.contiguous(), x.new_empty(len(x), self.outputs)
+            kind = ACTIVATIONS[self.activation]
             native.call(
-                "hw_linear", x, len(x), self.inputs, *self.packed, self.bias, y, self.outputs, self.positive, self.relu
+                "hw_linear", x, len(x), self.inputs, *self.packed, self.bias, y, self.outputs, self.positive, kind
             )
             return y
         largest = (x if self.positive else x.abs()).amax(1, keepdim=True).clamp_min_(MIN_ROW_MAXIMUM)  # (N, 1)
         zero = 0 if self.positive else MAX_SIGNED_INPUT + 1
         y = _multiply(x * (self._max_input / largest), zero, self.packed)
         y = y.mul_(largest) if self.bias is None else torch.addcmul(self.bias, y, largest)
-        return y.relu_() if self.relu else y
+        return {"relu": F.relu, "silu": F.silu}[self.activation](y) if self.activation else y
 
 
 def join_weights(layers: list[Int8Linear]) -> None:

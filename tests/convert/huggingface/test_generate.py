@@ -10,6 +10,7 @@ from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
 
 from headway.convert.options import ImportOptions
 from headway.convert.source import plan_import
+from headway.nn.ops import native
 from headway.storage.model_dir import load_model
 from headway.text.tokenizer.pair import Tokenizers
 from headway.translate.translator import Translator, load_translator
@@ -84,6 +85,27 @@ def test_outputs_are_those_of_generate(pair: tuple[str, Path, Path]) -> None:
 @pytest.mark.slow
 def test_two_hundred_outputs_are_those_of_generate(pair: tuple[str, Path, Path]) -> None:
     check(pair, 200)
+
+
+def test_marian_runs_natively_in_int8(tmp_path: Path) -> None:
+    """With SiLU, and with the search of its generation config: the same as torch's int8 search, to the bit."""
+    save_marian(tmp_path / "theirs")
+    plan_import(str(tmp_path / "theirs"), ImportOptions()).write(tmp_path / "ours")
+    by_native, by_torch = (
+        load_translator(tmp_path / "ours", device="cpu", compute="int8", engine=name) for name in ("auto", "torch")
+    )
+    search = by_native.search()
+    assert (search.stopping, search.force_end, search.renormalise) == ("score", True, True)
+    own, theirs = by_native.engines.choose(search), by_torch.engines.choose(search)
+    if native.load_library() is not None:
+        assert (own.name, theirs.name) == ("native", "torch")
+    direction = by_native.direction_tokens()
+    rows = [direction.wrap_source(ids) for ids in by_native.tokenizers.source.encode_batch(make_lines(60, seed=4))]
+    for settings in ({}, {"n_best": 4}, {"beam_size": 1}, {"beam_size": 2, "stopping": "count"}, {"max_length": 3}):
+        search = by_native.search(**settings)
+        found = own.search(rows, search)
+        assert found == theirs.search(rows, search), settings
+        assert len({tuple(row[0].ids) for row in found}) > 10
 
 
 def test_ids_are_the_originals(pair: tuple[str, Path, Path]) -> None:

@@ -35,6 +35,10 @@ SEARCHES = [
     {"beam_size": 4, "n_best": 4, "max_length": 5}, {"beam_size": 8, "n_best": 8, "no_repeat_ngram": 3},
     {"beam_size": 4, "no_repeat_ngram": 1}, {"beam_size": 1, "no_repeat_ngram": 2, "min_length": 40},
     {"beam_size": 2, "max_length": 0}, {"beam_size": 3, "penalty": "power", "alpha": 1.0},
+    {"beam_size": 4, "n_best": 4, "stopping": "score", "penalty": "power", "alpha": 1.0, "no_repeat_ngram": 1},
+    {"beam_size": 3, "stopping": "score", "force_end": True, "renormalise": True, "max_length": 9, "min_length": 4},
+    {"beam_size": 1, "stopping": "score", "force_end": True, "renormalise": True, "max_length": 6},
+    {"beam_size": 4, "n_best": 4, "force_end": True, "max_length": 1, "min_length": 1},
 ]  # fmt: skip
 
 
@@ -97,7 +101,7 @@ def test_what_is_left_to_torch(both: Both) -> None:
     for given, reason in (
         ((Search(sample=True, beam_size=1), False, None, False), "sampling is left to torch"),
         ((Search(shortlist=True), False, None, False), "shortlists are left to torch"),
-        ((Search(force_end=True), False, None, False), "force_end is set"),
+        ((Search(method="mask_predict"), False, None, False), "mask_predict is left to torch"),
         ((Search(), False, print, False), "it does not record its steps"),
         ((Search(), False, None, True), "glossary terms are left to torch"),
     ):

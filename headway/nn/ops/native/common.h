@@ -170,8 +170,10 @@ typedef struct {
     const float *scale;     /* of each output */
     const int32_t *offsets; /* what a nonzero zero point has added to each output */
     const float *bias;      /* or NULL */
-    int64_t inputs, outputs, positive, relu;
+    int64_t inputs, outputs, positive, activation;
 } linear_t;
+
+enum activation { IDENTITY, RELU, SILU }; /* of the outputs */
 
 typedef struct {
     const float *gain, *bias; /* no bias: RMS norm; no gain: no norm at all */
@@ -182,7 +184,7 @@ typedef struct {
     float *scales; /* of each row */
 } quantised_t;
 
-/* y = xWᵀ + b, then relu if the layer has it: rows are quantised, then multiplied for the outputs from `begin`, a multiple of
+/* y = xWᵀ + b, then the activation of the layer: rows are quantised, then multiplied for the outputs from `begin`, a multiple of
    64, up to `end`; `stride` is that of y. */
 int linear(const linear_t *layer, const float *x, int64_t rows, float *y);
 int quantise_rows(const linear_t *layer, const float *x, int64_t rows, quantised_t *out);

@@ -125,6 +125,19 @@ KERNEL(4)
 KERNEL(2)
 KERNEL(1)
 
+/* x / (1 + e^-x), with the exponential of a negative number: it cannot overflow. */
+INLINE lanes_t silu(lanes_t x) {
+    ints_t negative = x < 0;
+    lanes_t small = exp_lanes((lanes_t)((ints_t)x | INT32_MIN)); /* e^-|x| */
+    lanes_t upper = (lanes_t)(((ints_t)small & negative) | ((ints_t)broadcast(1.0f) & ~negative));
+    return x * upper / (small + 1.0f);
+}
+
+INLINE lanes_t activate(enum activation activation, lanes_t x) {
+    if (activation == RELU) return (lanes_t)((ints_t)x & ~(x < 0));
+    return activation == SILU ? silu(x) : x;
+}
+
 /* Sums to outputs, for the first `count` of a block that begins with output `first`. `x_scale`: of the row of inputs. */
 INLINE void finish_outputs(const int32_t *sums, const linear_t *l, int64_t first, int64_t count, float x_scale, float *to) {
     int64_t o = 0;
@@ -132,13 +145,12 @@ INLINE void finish_outputs(const int32_t *sums, const linear_t *l, int64_t first
         ints_t exact = *(const ints_t *)(sums + o) - *(const ints_t *)(l->offsets + first + o);
         lanes_t value = __builtin_convertvector(exact, lanes_t) * (load(l->scale + first + o) * x_scale);
         if (l->bias) value += load(l->bias + first + o);
-        if (l->relu) value = (lanes_t)((ints_t)value & ~(value < 0));
-        store(to + o, value);
+        store(to + o, activate(l->activation, value));
     }
     for (; o < count; o++) {
         float value = (float)(sums[o] - l->offsets[first + o]) * (l->scale[first + o] * x_scale);
         if (l->bias) value += l->bias[first + o];
-        to[o] = l->relu && value < 0 ? 0 : value;
+        to[o] = activate(l->activation, broadcast(value))[0];
     }
 }
 
@@ -187,8 +199,9 @@ int linear(const linear_t *l, const float *x, int64_t rows, float *y) {
 }
 
 API int hw_linear(const float *x, int64_t rows, int64_t inputs, const int8_t *weight, const float *scale,
-                  const int32_t *offsets, const float *bias, float *y, int64_t outputs, int64_t positive, int64_t relu) {
-    linear_t layer = {weight, scale, offsets, bias, inputs, outputs, positive, relu};
+                  const int32_t *offsets, const float *bias, float *y, int64_t outputs, int64_t positive,
+                  int64_t activation) {
+    linear_t layer = {weight, scale, offsets, bias, inputs, outputs, positive, activation};
     return linear(&layer, x, rows, y);
 }
 

@@ -17,14 +17,17 @@ typedef struct {
     int32_t *lattice;        /* (steps, 4, P, C) from this call's first step on: ids, parents, bits of logps and of sums */
     int32_t *inputs;         /* (P, capacity, width) the token that each slot was given at each position */
     const int32_t *stop;     /* not 0: end before the next step */
+    const double *penalties; /* (steps,) what sums are divided by at each step from now on: they are scores then */
+    double *best_scores;     /* (P, K) of the finished hypotheses, best first; NULL: scores do not decide when to stop */
     int64_t suppressed, active, beam, candidates, end, min_length;
     int64_t no_repeat; /* no n-gram of this size may occur twice in a hypothesis; 0: any may */
     int64_t steps;     /* that this call may make */
+    int64_t force_end, renormalise; /* see headway/config/search.py */
 } search_t;
 
 typedef struct { /* ids that a hypothesis may not continue with, because an n-gram would repeat */
     const int32_t *ids;
-    int64_t count;
+    int64_t count, ends; /* ends: it must end now */
 } banned_t;
 
 typedef struct { /* candidates, best first */
@@ -75,6 +78,21 @@ static void insert(float value, int32_t id, int64_t wanted, row_state_t *state, 
     ids[rank] = id;
 }
 
+/* What may not come has no share of the probability. */
+static void mask_forbidden(const search_t *search, int64_t step, const banned_t *banned, float *scores, int64_t count,
+                           int64_t first) {
+    int64_t end = search->end - first;
+    if (step + 1 < search->min_length && end >= 0 && end < count) scores[end] = -INFINITY;
+    for (int64_t i = 0; i < search->suppressed; i++) {
+        int64_t at = search->suppress[i] - first;
+        if (at >= 0 && at < count) scores[at] = -INFINITY;
+    }
+    for (int64_t i = 0; i < banned->count; i++) {
+        int64_t at = banned->ids[i] - first;
+        if (at >= 0 && at < count) scores[at] = -INFINITY;
+    }
+}
+
 /* Take in the scores of the tokens from `first` on; count is a multiple of LANES, padded with -inf. */
 static void scan(const search_t *search, int64_t step, const banned_t *banned, const float *scores, int64_t count,
                  int64_t first, row_state_t *state, float *values, int32_t *ids) {
@@ -82,6 +100,7 @@ static void scan(const search_t *search, int64_t step, const banned_t *banned, c
     lanes_t tops = load(scores), sum = {0};
     for (int64_t i = LANES; i < count; i += LANES) tops = max_lanes(tops, load(scores + i));
     float top = max_of(tops);
+    if (top == -INFINITY) return; /* all are masked */
     if (top > state->maximum) {
         state->sum *= expf(state->maximum - top);
         state->maximum = top;
@@ -114,10 +133,16 @@ static int best_tokens(const linear_t *output, const search_t *search, int64_t s
         multiply(output, &quantised, rows, first, last, scores, CHUNK);
         for (int64_t r = 0; r < rows; r++) {
             for (int64_t i = last - first; i < count; i++) scores[r * CHUNK + i] = -INFINITY;
+            if (search->renormalise) mask_forbidden(search, step, banned + r, scores + r * CHUNK, last - first, first);
             scan(search, step, banned + r, scores + r * CHUNK, count, first, states + r, values + r * wanted, ids + r * wanted);
         }
     }
     for (int64_t r = 0; r < rows; r++, values += wanted, ids += wanted) {
+        if (banned[r].ends) {
+            for (int64_t c = 0; c < wanted; c++) values[c] = c ? -INFINITY : 0.0f;
+            for (int64_t c = 0; c < wanted; c++) ids[c] = c ? 0 : (int32_t)search->end;
+            continue;
+        }
         float norm = states[r].maximum + logf(states[r].sum);
         for (int64_t c = 0; c < wanted; c++) {
             values[c] = c < states[r].count ? values[c] - norm : -INFINITY;
@@ -164,14 +189,26 @@ static void copy_owners(cache_t *cache, int64_t p, const int32_t *parents, int64
         memcpy(owners + w * cache->capacity, copy + parents[w] * cache->length, sizeof(int64_t) * cache->length);
 }
 
+/* Keep a score if it is one of the best. */
+static void keep_score(double score, int64_t beam, double *best) {
+    int64_t rank = beam;
+    for (; rank > 0 && best[rank - 1] < score; rank--)
+        if (rank < beam) best[rank] = best[rank - 1];
+    if (rank < beam) best[rank] = score;
+}
+
 /* The next beam of a sentence, ids and sums; returns whether it is searched further. */
 static int next_beam(search_t *search, cache_t *cache, int64_t p, const candidates_t *found, int64_t *ids, float *sums,
                      int64_t *copy) {
     int64_t beam = search->beam, last = cache->length >= search->limit[p], runs = 0, rank = 0;
     int32_t parents[beam];
+    double penalty = *search->penalties, *best = search->best_scores ? search->best_scores + p * beam : NULL;
     for (int64_t c = 0; c < search->candidates; c++) {
         int exists = found->sums[c] > -INFINITY, ends = found->ids[c] == search->end;
-        if (exists && (ends || last) && c < beam) search->ended[p]++;
+        if (exists && (ends || last) && c < beam) {
+            search->ended[p]++;
+            if (best) keep_score(found->sums[c] / penalty, beam, best);
+        }
         if (!exists || ends) continue;
         if (runs < beam) {
             parents[runs] = found->parents[c];
@@ -180,7 +217,8 @@ static int next_beam(search_t *search, cache_t *cache, int64_t p, const candidat
         }
         runs++;
     }
-    if (!runs || last || search->ended[p] >= beam) return 0;
+    if (!runs || last) return 0;
+    if (best ? !(sums[0] / penalty > best[beam - 1]) : search->ended[p] >= beam) return 0;
     for (rank = runs; rank < beam; rank++) { /* empty slots, whose contents do not matter */
         parents[rank] = 0;
         ids[rank] = search->end;
@@ -221,7 +259,8 @@ static int best_of_rows(const linear_t *output, const stack_table_t *stack, cons
         for (int64_t i = 0; i < count; i++) {
             int32_t *ids = on->banned_ids + i * cache->capacity;
             int64_t p = search->live[(r + i) / cache->now], w = (r + i) % cache->now;
-            on->banned[i] = (banned_t){ids, search->no_repeat ? find_banned(search, cache, p, w, ids) : 0};
+            int ends = search->force_end && cache->length >= search->limit[p];
+            on->banned[i] = (banned_t){ids, search->no_repeat ? find_banned(search, cache, p, w, ids) : 0, ends};
         }
         if (best_tokens(output, search, cache->length - 1, on->banned, on->x + r * stack->width, count, on->values + r * wanted,
                         on->tokens + r * wanted))
@@ -267,7 +306,9 @@ API int hw_search(const stack_table_t *stack, const linear_t *output, cache_t *c
     int32_t *written = search->lattice;
     const volatile int32_t *stop = search->stop;
     int64_t end = cache->length + search->steps;
-    for (; search->active && cache->length < end && !*stop; written += 4 * cache->sentences * search->candidates)
+    for (; search->active && cache->length < end && !*stop; search->penalties++) {
         if (step(stack, output, cache, search, &on, written)) return 1;
+        written += 4 * cache->sentences * search->candidates;
+    }
     return 0;
 }

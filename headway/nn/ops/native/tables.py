@@ -9,10 +9,13 @@ Integer = ctypes.c_int64
 Real = ctypes.c_double
 
 
+ACTIVATIONS = {"": 0, "relu": 1, "silu": 2}  # of a linear layer's outputs; "": none
+
+
 class LinearTable(ctypes.Structure):
     _fields_ = [
         *((name, Address) for name in ("weight", "scale", "offsets", "bias")),
-        *((name, Integer) for name in ("inputs", "outputs", "positive", "relu")),
+        *((name, Integer) for name in ("inputs", "outputs", "positive", "activation")),
     ]
 
 
@@ -58,12 +61,14 @@ class CacheTable(ctypes.Structure):
     ]
 
 
-SEARCH_ARRAYS = ("live", "ids", "sums", "ended", "limit", "suppress", "lattice", "inputs", "stop")
+SEARCH_ARRAYS = (
+    "live", "ids", "sums", "ended", "limit", "suppress", "lattice", "inputs", "stop", "penalties", "best_scores",
+)  # fmt: skip
 
 
 class SearchTable(ctypes.Structure):
     _fields_ = [
         *((name, Address) for name in SEARCH_ARRAYS),
         *((name, Integer) for name in ("suppressed", "active", "beam", "candidates", "end", "min_length")),
-        *((name, Integer) for name in ("no_repeat", "steps")),
+        *((name, Integer) for name in ("no_repeat", "steps", "force_end", "renormalise")),
     ]
