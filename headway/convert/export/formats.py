@@ -48,9 +48,6 @@ FORMATS: dict[str, str] = {
 }
 
 
-OBJECTIVES = ("translation", "causal", "masked")
-
-
 def find_format(name: str, dtype: str = "") -> ExportFormat:
     """A format by its name. Raises HeadwayError for one that there is not, or that cannot have this type."""
     if name not in FORMATS:
@@ -71,11 +68,6 @@ def export_model(model: StoredModel, format_name: str, out: Path, dtype: str = "
     chosen = find_format(format_name, dtype)
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise HeadwayError(f"{out} is not empty. Choose another --out.")
-    if model.objective not in OBJECTIVES:
-        raise ConversionError(
-            f"{model.folder} cannot be exported: its objective is {model.objective}, and other toolkits have models of "
-            f"{', '.join(OBJECTIVES)} alone. Fine-tune it for one of these first."
-        )
     if reason := chosen.unsupported(model):
         raise ConversionError(f"{model.folder} cannot be exported to {format_name}: {reason}")
     with atomic_directory(out) as partial:

@@ -3,6 +3,7 @@
     sinusoids    interleaved -> halves      all channels of the residual stream in another order
     rope         interleaved -> halves      the channels of queries and keys in another order, head by head
     biases       none -> zeros              of attention, feed-forward layers and the output
+    words        scaled by √d -> larger     and where the output has the same matrix, its scores divided by √d
 
 They change the table `model` of a config and the weights with it. Sums over channels are in another order afterwards,
 so that results differ by rounding alone."""
@@ -55,7 +56,7 @@ class RewrittenSource:
 
 def rewrite_towards(theirs: Json, ours: Json, weights: WeightSource) -> tuple[Json, WeightSource]:
     """Our expanded table and weights, rewritten where `theirs` writes the same differently."""
-    for rewrite in (reorder_sinusoids, reorder_rope, add_biases):
+    for rewrite in (reorder_sinusoids, reorder_rope, add_biases, fold_word_scale):
         ours, weights = rewrite(theirs, ours, weights)
     return ours, weights
 
@@ -146,6 +147,21 @@ def add_biases(theirs: Json, ours: Json, weights: WeightSource) -> tuple[Json, W
             if lacking:
                 table[side] = {**table[side], slot: parts}
     return table, RewrittenSource(weights, zeros=zeros) if zeros else weights
+
+
+def fold_word_scale(theirs: Json, ours: Json, weights: WeightSource) -> tuple[Json, WeightSource]:
+    """Words that are scaled when they are read, as T5 has them: larger ones."""
+    scale = ours["d_model"] ** 0.5
+    head, other = ours["head"], theirs["head"]
+    if not ours["embedding"]["scale"] or theirs["embedding"]["scale"] or head["kind"] != other["kind"]:
+        return ours, weights
+    if ours["embedding"]["tied"] in ("all", "target"):  # the output has the matrix of the words
+        if head.get("scale") is not None or other.get("scale") != ours["d_model"] ** -0.5:
+            return ours, weights
+        head = {**head, "scale": other["scale"]}
+    names = [name for name in weights.shapes() if re.fullmatch(r"embeddings\.\w+\.words\.weight", name)]
+    table = {**ours, "embedding": {**ours["embedding"], "scale": False}, "head": head}
+    return table, RewrittenSource(weights, {name: lambda tensor: tensor * scale for name in names})
 
 
 def _lacks_bias(ours: Any, theirs: Any) -> bool:

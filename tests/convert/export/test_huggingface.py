@@ -176,7 +176,7 @@ def test_a_masked_language_model_becomes_bert(tmp_path: Path, capsys: pytest.Cap
 PRESET_FAMILIES = {
     "tiny": "Pegasus", "small": "Pegasus", "medium": "Pegasus", "base": "Marian", "big": "Marian",
     "tiny_lm": "GPT-NeoX", "small_lm": "GPT-NeoX", "gpt2": "GPT-2", "gpt2-medium": "GPT-2", "gpt2-large": "GPT-2",
-    "gpt2-xl": "GPT-2", "bert": "BERT", "bert-large": "BERT", "bert-tiny": "BERT",
+    "gpt2-xl": "GPT-2", "bert": "BERT", "bert-large": "BERT", "bert-tiny": "BERT", "t5": "T5", "xlnet": "XLNet",
     "retnet": 'decoder.mixer is "retention"',
     "tiny_encoder": 'encoder.position is "rope"', "small_encoder": 'encoder.position is "rope"',
 }  # fmt: skip
@@ -189,12 +189,10 @@ def test_every_preset_has_a_family_but_retnet(name: str, tmp_path: Path) -> None
     kind = "wordpiece" if name.startswith("bert") else "bytes"
     tokenizer = Tokenizer.train(LINES, kind)
     sizes = {"vocabulary": tokenizer.size}
-    table = (
-        {"model": {**preset["model"], **sizes}, "train": {"objective": "translation", **preset["train"]}}
-        if ("train" in preset)
-        else {"model": {**preset["model"], **sizes}}
-    )
-    config = read_config(table)
+    train = {"objective": "translation", **preset.get("train", {})}
+    if name == "t5":  # fine-tuned
+        train["objective"] = "translation"
+    config = read_config({"model": {**preset["model"], **sizes}, "train": train})
     shapes = TensorsSource({name: torch.empty(shape, device="meta") for name, shape in list_shapes(config).items()})
     model = StoredModel(tmp_path, config, Tokenizers(tokenizer, tokenizer), shapes, False)
     match = match_families(model)[0]

@@ -1,4 +1,4 @@
-"""Translators for Hugging Face: Marian where norms come after, Pegasus where they come before."""
+"""Translators for Hugging Face: Marian where norms come after, Pegasus where they come before, T5."""
 
 import json
 from pathlib import Path
@@ -76,6 +76,10 @@ def assert_same_after_import(model: Path, out: Path, folder: Path) -> None:
 
 
 HALVES = "sinusoidal(layout='halves')"
+T5 = {
+    "mixer": "attention(2, d_k=6, bias=false, scale=1.0)", "position": "t5(16, 40)",
+    "feedforward": "relu(24, bias=false)",
+}  # fmt: skip
 TRANSLATORS: list[tuple[str, dict[str, Any], dict[str, Any]]] = [
     ("Pegasus", {}, {}),
     ("Pegasus", {"position": HALVES, "feedforward": "gelu(24)"}, {}),
@@ -89,11 +93,13 @@ TRANSLATORS: list[tuple[str, dict[str, Any], dict[str, Any]]] = [
     ("Pegasus", {"position": HALVES}, {"embedding": {"tied": "none"}}),
     ("Pegasus", {"position": HALVES}, {"embedding": {"tied": "target"}}),
     ("Pegasus", {"position": HALVES}, {"embedding": {"tied": "inputs"}}),
+    ("T5", T5, {"norm": "rmsnorm(1e-6)"}),  # words that are scaled, where T5 divides its scores
+    ("T5", T5, {"norm": "rmsnorm(1e-6)", "embedding": {"tied": "inputs"}}),
 ]
 
 
 @pytest.mark.parametrize(("family", "changes", "model"), TRANSLATORS)
-def test_a_translator_becomes_marian_or_pegasus(
+def test_a_translator_becomes_one_of_theirs(
     family: str, changes: dict[str, Any], model: dict[str, Any], tmp_path: Path
 ) -> None:
     table = {**translator_table(**changes), **model}
