@@ -13,6 +13,8 @@ options          what an import is told beside its source
 architecture     what a family is to us: its config, its tensors by our names, what is lost; the table of families
 readings         which reading of a config the weights fit: tied or not, with a bias or without
 tensor_rules     one tensor of ours as a change of one of theirs, and back
+layer_stacks     tensors that layers have one each of, and ours one for all
+sentencepiece_file  what stands in the file of a sentencepiece model
 weight_files     safetensors (in one or many files), PyTorch's .bin only with consent
 json_files       JSON from elsewhere: one object of a bounded size
 importer         ImportPlan: check, convert, write

@@ -26,13 +26,15 @@ class Architecture:
     """A model of another toolkit in our terms."""
 
     family: str  # as its users call it: "Marian", "GPT-2" …
-    objective: Literal["translation", "causal", "masked", "classify", "tag", "match"]
+    objective: Literal["translation", "causal", "permutation", "masked", "classify", "tag", "match"]
     model: Json  # the table of Transformer.Config, without vocabulary sizes that the rules give
     rules: tuple[TensorRule, ...]
+    objective_settings: Json = field(default_factory=dict)  # for further training
     labels: tuple[str, ...] = ()  # of a task
     max_tokens: int = 512  # of a text that it reads: longer sentences are cut
     unused: tuple[str, ...] = ()  # patterns (fnmatch) of tensors that hold nothing of their own: tables, masks
     copies: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # other names of a tensor that layers share
+    stacks: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # of layers: see layer_stacks.py
     lost: tuple[str, ...] = ()  # what the imported model does not have, a sentence each
     search: Json = field(default_factory=dict)  # settings of Search, where its generation config has some
     prefix: str = ""  # of the names of most tensors, which some files leave out: "bert.", "transformer."
@@ -64,6 +66,7 @@ FAMILIES: dict[str, str] = {
     "rwkv": "headway.convert.huggingface.rwkv:read_rwkv",
     "t5": "headway.convert.huggingface.t5:read_t5",
     "xlm-roberta": "headway.convert.huggingface.bert:read_roberta",
+    "xlnet": "headway.convert.huggingface.xlnet:read_xlnet",
 }
 # Families that are known and not supported, with the reason.
 UNSUPPORTED: dict[str, str] = {
@@ -72,7 +75,6 @@ UNSUPPORTED: dict[str, str] = {
     "umt5": "each of its layers has relative positions of its own, and Headway's t5 shares them.",
     "vit": "Headway reads no images.",
     "whisper": "Headway reads no sound.",
-    "xlnet": "Headway has no permutation language models, with two streams of attention.",
 }
 
 

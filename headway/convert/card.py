@@ -9,8 +9,9 @@ from headway.convert.options import ImportOptions
 from headway.storage.card import format_front_matter, read_card
 
 TITLES = {
-    "translation": "A translator", "causal": "A language model", "masked": "A masked language model",
-    "classify": "A classifier of texts", "tag": "A tagger of words", "match": "A classifier of pairs of texts",
+    "translation": "A translator", "causal": "A language model", "permutation": "A permutation language model",
+    "masked": "A masked language model", "classify": "A classifier of texts", "tag": "A tagger of words",
+    "match": "A classifier of pairs of texts",
 }  # fmt: skip
 
 

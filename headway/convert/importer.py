@@ -104,7 +104,7 @@ def make_config(plan: ImportPlan) -> Config:
         "tokenizer": tokenizers.target.kind,
         "vocabularies": "shared" if tokenizers.shared else "separate",
         "model": model,
-        "train": {"objective": plan.architecture.objective, "max_tokens": plan.architecture.max_tokens},
+        "train": make_train_table(plan.architecture),
         "search": plan.architecture.search,
     }
     try:
@@ -112,6 +112,12 @@ def make_config(plan: ImportPlan) -> Config:
             return read_config(table)
     except ConfigError as error:
         raise ConversionError(f"this {plan.architecture.family} model cannot be built: {error}") from None
+
+
+def make_train_table(architecture: Architecture) -> Json:
+    """What a config says of training, for an imported model that is trained further."""
+    objective = {"kind": architecture.objective, **architecture.objective_settings}
+    return {"objective": objective, "max_tokens": architecture.max_tokens}
 
 
 def plan_tensors(architecture: Architecture, weights: WeightSource, config: Config) -> list[TensorHeader]:

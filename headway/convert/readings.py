@@ -13,6 +13,7 @@ from dataclasses import replace
 import torch
 
 from headway.convert.architecture import Architecture
+from headway.convert.layer_stacks import StackedSource
 from headway.convert.weight_files import RenamedSource, WeightSource, complete_names
 
 
@@ -47,7 +48,9 @@ def list_readings(architecture: Architecture) -> Iterator[Architecture]:
 def _name_tensors(reading: Architecture, weights: WeightSource) -> WeightSource:
     """The tensors under the names of the rules. One that is missing is read from the first of its copies that is
     there."""
-    weights = complete_names(weights, {rule.theirs for rule in reading.rules}, reading.prefix)
+    wanted = {name for rule in reading.rules for name in reading.stacks.get(rule.theirs, (rule.theirs,))}
+    weights = complete_names(weights, wanted, reading.prefix)
+    weights = StackedSource(weights, reading.stacks) if reading.stacks else weights
     names = weights.shapes().keys()
     found = {}
     for name, copies in reading.copies.items():

@@ -5,7 +5,9 @@
 
 Both go through the same layers with the same weights: keys and values are those of h, which each layer publishes for g.
 Ranks are a factorisation order (headway.nn.sequence.FactorisationOrder). Without one the order is that of the text, and
-g of the position after each token is computed: what a decoder is asked for.
+g of the position after each token is computed: what a decoder is asked for. Its content is `ordered` there, each token
+seeing those before it, which can be cached; or `mutual`: all tokens so far see each other, and are computed anew for
+each prediction (order_mutually).
 """
 
 from collections.abc import Sequence
@@ -13,10 +15,12 @@ from dataclasses import replace
 from typing import Any
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from headway.errors import ConfigError
 from headway.nn.build import Scope
+from headway.nn.cache.token_history import TokenHistory
 from headway.nn.context import Context
 from headway.nn.masks.masks import OTHERS, Mask, in_any_order
 from headway.nn.ops.dropout import Dropout
@@ -57,6 +61,15 @@ def order_tokens(tokens: TokenPositions, order: FactorisationOrder) -> tuple[Tok
     return TokenPositions(positions, order.valid, tokens.end, ranks=ranks), predicted
 
 
+def order_mutually(history: TokenHistory, seen: Tensor) -> tuple[Tensor, FactorisationOrder]:
+    """The first `seen` (B,) tokens of each row, all of which see each other, and one that they do not see, whose
+    position is predicted: ids (B, S + 1), and their order."""
+    length = int(seen.max()) + 1
+    ids = F.pad(history.ids, (0, 1))[:, :length]
+    index = torch.arange(length, device=ids.device)
+    return ids, FactorisationOrder(index <= seen[:, None], (index >= seen[:, None]).long(), seen[:, None])
+
+
 def check_query_stream(scope: Scope, stack: Any) -> None:
     """Raise a ConfigError for the config of a stack that cannot have a second stream."""
     if scope.side != "decoder" or stack.cross or stack.memory_tokens is not None:
@@ -76,6 +89,12 @@ def check_query_stream(scope: Scope, stack: Any) -> None:
             raise ConfigError(
                 "with two streams a mask goes by the order of factorisation, in which distances mean nothing. Choose "
                 '"causal", or with carry "causal & segments(256, 256)".',
+                "mask",
+            )
+        if stack.content == "mutual" and kinds != {"causal"}:
+            raise ConfigError(
+                'content = "mutual" reads everything again at every step, so that there are no segments. Set mask = '
+                '"causal".',
                 "mask",
             )
     for part in stack.feedforward:

@@ -4,7 +4,7 @@ import functools
 from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
@@ -16,6 +16,7 @@ from headway.nn.build import Cost, Scope, make
 from headway.nn.cache.kv import LayerCache
 from headway.nn.cache.memory_state import MemoryState
 from headway.nn.cache.sliding_window import WINDOW_SLACK
+from headway.nn.cache.token_history import TokenHistory
 from headway.nn.context import Context
 from headway.nn.derived_cross import DerivedCross, attention_like
 from headway.nn.frontends.frontend import resolve_front_end
@@ -50,6 +51,7 @@ class Stack(nn.Module):
         memory_tokens: Any = slot("memory_tokens", None)  # no memory tokens
         retrieval: Any = slot("retrieval", None)  # none; "retro": neighbours of earlier chunks are attended to
         streams: int | None = number(None, low=1, high=2)  # = 1; 2: XLNet's content and query stream
+        content: Literal["ordered", "mutual"] | None = None  # = ordered; of two streams: see query_stream.py
 
         def resolved(self, scope: Scope, encoder: "Stack.Config | None") -> "Stack.Config":
             """Derived values filled in, impossible combinations refused. `encoder`: the one to attend to, if any."""
@@ -67,6 +69,7 @@ class Stack(nn.Module):
             shared = self.distinct_layers not in (None, self.layers)
             filled: dict[str, Any] = {"mask": mask, "distinct_layers": self.distinct_layers if shared else None}
             filled["streams"] = 2 if self.streams == 2 else None
+            filled["content"] = "mutual" if self.content == "mutual" else None
             filled["frontend"] = _locate_errors(
                 "frontend", lambda: resolve_front_end(self.frontend, scope, self.position)
             )
@@ -117,6 +120,12 @@ class Stack(nn.Module):
         def _check(self, scope: Scope) -> None:
             if self.streams == 2:
                 check_query_stream(scope, self)
+            elif self.content == "mutual":
+                raise ConfigError(
+                    "content is that of the first of two streams, and this stack has one. Set streams = 2, or leave it "
+                    "out.",
+                    "content",
+                )
             for part, mixer, position in zip(*map(self.tiled, ("mask", "mixer", "position"))):
                 mask = make_mask(part)
                 if scope.side == "decoder" and scope.autoregressive and not mask.hides_future:
@@ -177,6 +186,7 @@ class Stack(nn.Module):
                 own += Cost(
                     parameters=scope.d_model, flops_per_query=own.flops_per_query, flops_per_pair=own.flops_per_pair
                 )
+                own = replace(own, cached_per_token=0 if self.content == "mutual" else own.cached_per_token)
             if self.layers:
                 own += Cost(parameters=self.residual.parameters(scope, "stack"))
                 own = sum(self.position_costs(scope).values(), own)
@@ -231,6 +241,7 @@ class Stack(nn.Module):
         self.position_of = [(list(sharing).index(part), positions[:i].count(part)) for i, part in enumerate(positions)]
         self.masks: list[Mask] = [make_mask(part) for part in config.tiled("mask")]
         self.query_stream = QueryStream(scope, self.masks) if config.streams == 2 else None
+        self.mutual_content = config.content == "mutual"
         parts = list(zip(*map(config.tiled, ("mixer", "cross", "nodes", "feedforward"))))
         self.shared_kv_layers = config.shared_kv_layers
         self.shared = (
@@ -332,6 +343,8 @@ class Stack(nn.Module):
         return result
 
     def new_caches(self, batch: int, device: torch.device, trainable: bool) -> list[dict[str, LayerCache]]:
+        if self.mutual_content:
+            return [{"tokens": TokenHistory(batch, device)}]
         layers = zip(self.layer_blocks, self.masks)
         caches = [block.new_caches(batch, device, mask, trainable) for block, mask in layers]
         if self.shared is not None:

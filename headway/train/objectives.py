@@ -264,6 +264,12 @@ class CausalObjective:
                     "a language model has a decoder only. Set model.encoder.layers = 0, or take the preset tiny_lm.",
                     "model",
                 )
+            if model.decoder.content == "mutual":
+                raise ConfigError(
+                    'with content = "mutual" a text is read again for each of its tokens. Train it by '
+                    'objective = "permutation", or set content = "ordered".',
+                    "model.decoder.content",
+                )
             if any(make_mask(part).splits_texts for part in model.decoder.mask or ()):
                 raise ConfigError(
                     "running text has no documents that a mask could keep apart: a row is a piece of it, wherever it "

@@ -9,9 +9,11 @@ from torch import Tensor
 from transformers import XLNetConfig, XLNetLMHeadModel, XLNetModel
 
 from headway.config.schema import from_dict
-from headway.errors import ConfigError
+from headway.errors import ConfigError, HeadwayError
+from headway.nn.context import ForwardReport
 from headway.nn.sequence import FactorisationOrder
 from headway.nn.transformer import Transformer
+from headway.train.objectives import CausalObjective
 
 WIDTH, HEADS, LAYERS, HIDDEN, VOCABULARY = 32, 4, 3, 64, 50
 BATCH, LENGTH = 2, 9
@@ -148,6 +150,64 @@ def test_whole_is_stepwise(position: str, mask: str) -> None:
     torch.testing.assert_close(last, whole[:, -1:], rtol=0, atol=1e-9)
 
 
+@pytest.mark.parametrize("position", ["transformer_xl(tied=false)", "sinusoidal"])
+def test_mutual_content_is_that_of_an_order_in_which_all_come_first(position: str) -> None:
+    model = make_model(position=position, content="mutual")
+    ids = torch.randint(VOCABULARY, (BATCH, LENGTH))
+    with torch.no_grad():
+        whole = model.decode(ids)
+        for length in (1, 4, LENGTH):
+            ranks = (torch.arange(length + 1) == length).long().expand(BATCH, -1)
+            order = FactorisationOrder(torch.ones_like(ranks, dtype=torch.bool), ranks, torch.full((BATCH, 1), length))
+            row = torch.nn.functional.pad(ids[:, :length], (0, 1), value=7)
+            torch.testing.assert_close(whole[:, length - 1 : length], model.decode(row, order), rtol=0, atol=1e-12)
+        ordered = make_model(position=position).decode(ids)
+        assert (whole - ordered).abs().amax() > 1e-3
+        torch.testing.assert_close(whole[:, :1], ordered[:, :1], rtol=0, atol=1e-12)
+
+
+def test_with_mutual_content_whole_is_stepwise() -> None:
+    model = make_model(content="mutual")
+    ids = torch.randint(VOCABULARY, (BATCH, LENGTH))
+    rows = torch.tensor([1, 0, 1])
+    with torch.no_grad():
+        whole = model.decode(ids)
+        state = model.new_state(BATCH)
+        found = [model.decode(ids[:, :4], state=state)]
+        saved = state.snapshot()
+        model.decode(ids[:, 6:8], state=state)
+        state.truncate(torch.full((BATCH,), 4))
+        found.append(model.decode(ids[:, 4:5], state=state))
+        torch.testing.assert_close(torch.cat(found, 1), whole[:, :5], rtol=0, atol=1e-12)
+        state.restore(saved)
+        other = model.new_state(BATCH)
+        other.load(state.tensors())
+        other.detach()
+        other.select(rows)
+        assert other.bytes == 3 * 4 * 8
+        found.append(model.decode(ids[rows, 4:], state=other, last=True))
+        torch.testing.assert_close(found[-1], whole[rows, -1:], rtol=0, atol=1e-12)
+
+
+def test_with_mutual_content_there_is_no_single_pass_to_trace() -> None:
+    with pytest.raises(HeadwayError, match="no single pass to look into"):
+        make_model(content="mutual").decode(torch.zeros(1, 3, dtype=torch.long), report=ForwardReport(trace={}))
+
+
+def test_with_mutual_content_padding_changes_nothing() -> None:
+    model = make_model(content="mutual")
+    ids = torch.randint(VOCABULARY, (2, 6))
+    valid = torch.tensor([[True] * 6, [True, True, False, True, False, False]])
+    with torch.no_grad():
+        state = model.new_state(2)
+        padded = model.decode(ids, valid, state=state)
+        alone = model.decode(ids[1:, [0, 1, 3]])
+        torch.testing.assert_close(padded[1:, [0, 1, 3]], alone, rtol=0, atol=1e-12)
+        more = model.decode(ids[:, :1], state=state)
+        expected = model.decode(torch.cat([ids[1:, [0, 1, 3]], ids[1:, :1]], 1))
+        torch.testing.assert_close(more[1], expected[0, -1:], rtol=0, atol=1e-12)
+
+
 def test_a_token_is_not_seen_by_its_own_prediction() -> None:
     model = make_model()
     ids, order = torch.randint(VOCABULARY, (1, LENGTH)), draw_order(LENGTH)
@@ -177,6 +237,13 @@ def test_padding_changes_nothing() -> None:
 def test_counts_its_parameters() -> None:
     config = from_dict(Transformer.Config, model_table())
     assert config.parameter_count() == sum(p.numel() for p in Transformer(config).parameters())
+    assert config.kv_bytes_per_token() > 0
+    assert from_dict(Transformer.Config, model_table(content="mutual")).kv_bytes_per_token() == 0
+
+
+def test_language_modelling_would_read_a_text_for_each_of_its_tokens() -> None:
+    with pytest.raises(ConfigError, match="Train it by"):
+        CausalObjective.Config().check(from_dict(Transformer.Config, model_table(content="mutual")))
 
 
 @pytest.mark.parametrize(
@@ -186,6 +253,9 @@ def test_counts_its_parameters() -> None:
         ({"mask": "causal & local(3)"}, "distances mean nothing"),
         ({"feedforward": "rwkv_channel_mix"}, "reads the token before"),
         ({"memory_tokens": "prefix(2)"}, "without memory tokens"),
+        ({"content": "mutual", "mask": "causal & segments(4, 4)"}, "there are no segments"),
+        ({"content": "mutual", "streams": 1}, "this stack has one"),
+        ({"content": "both"}, "content"),
     ],
 )
 def test_refuses(setting: dict[str, Any], expected: str) -> None:

@@ -135,6 +135,13 @@ def test_it_learns_writes_and_resumes_exactly(tmp_path: Path, objective: str, ma
     assert model.perplexity(text).tokens == ids.shape[1] - 1
     greedy = {"length": 12, "sample": False}
     assert model("the old", **greedy) == "the old" + "".join(model.stream("the old", **greedy))
+    measured = model.perplexity(LINES[0][:24])  # from left to right
+    state, ids = model.model.new_state(1), torch.tensor(encode_text(LINES[0][:24], model.tokenizer))[None]
+    with torch.no_grad():
+        steps = [model.model.decode(ids[:, n : n + 1], state=state) for n in range(ids.shape[1] - 1)]
+        logits = model.model.logits(torch.cat(steps, 1))[0]
+    expected = torch.nn.functional.cross_entropy(logits, ids[0, 1:])
+    assert measured.tokens == ids.shape[1] - 1 and measured.loss == pytest.approx(float(expected), abs=1e-5)
 
 
 def test_auto_takes_a_decoder_with_two_streams(tmp_path: Path) -> None:

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 USES = {
     "translation": 'headway translate --model {} "…"',
     "causal": 'headway generate --model {} "…"',
+    "permutation": 'headway generate --model {} "…"',
     "masked": "headway evaluate --model {} --text FILE",
     "embedding": "headway embed --model {} lines.txt --out vectors.npy",
     "classify": 'headway predict --model {} "…"',
@@ -25,6 +26,7 @@ USES = {
 KINDS = {
     "translation": "translator",
     "causal": "language model",
+    "permutation": "permutation language model",
     "masked": "masked language model",
     "embedding": "encoder of texts",
     "classify": "classifier of texts",

@@ -8,6 +8,7 @@ from typing import Any
 from headway.config.config import read_config
 from headway.config.own_kinds import reading_stored
 from headway.convert.architecture import Architecture, Json
+from headway.convert.importer import make_train_table
 
 UNCOUNTED = {"dropout", "kernel"}
 SLOTS_OF_LAYERS = ("position", "mask", "mixer", "cross", "feedforward")
@@ -45,8 +46,7 @@ def _drop_uncounted(value: Any) -> Any:
 def build_table(architecture: Architecture, vocabulary: int, source_vocabulary: int) -> Json:
     """The complete table `model` of what a family's reader found. Raises ConfigError if it cannot be built."""
     sizes = {"vocabulary": vocabulary, "source_vocabulary": source_vocabulary}
-    train = {"objective": architecture.objective, "max_tokens": architecture.max_tokens}
-    table = {"model": {**architecture.model, **sizes}, "train": train}
+    table = {"model": {**architecture.model, **sizes}, "train": make_train_table(architecture)}
     with reading_stored():
         return read_config(table).model.to_dict()
 

@@ -42,7 +42,7 @@ class StoredModel:
 
     @property
     def objective(self) -> str:
-        """ "translation", "causal" or "masked", as which tasks on top of an encoder count."""
+        """ "translation", "causal", "permutation" or "masked", as which tasks on top of an encoder count."""
         kind: str = self.config.train.objective.kind
         return "masked" if kind in ENCODER_TASKS else kind
 
@@ -63,7 +63,12 @@ class StoredModel:
         """What was found, a sentence each."""
         config = self.config
         languages = " → ".join("+".join(side) for side in (config.source_languages, config.target_languages) if side)
-        what = {"translation": "a translator", "causal": "a language model", "masked": "a masked language model"}
+        what = {
+            "translation": "a translator",
+            "causal": "a language model",
+            "permutation": "a permutation language model",
+            "masked": "a masked language model",
+        }
         if (task := self.config.train.objective.kind) in ENCODER_TASKS:
             what["masked"] = f"an encoder with the task {task}"
         size = f"{config.model.parameter_count():,} parameters" + (", stored in int8" if self.is_int8 else "")
@@ -94,11 +99,11 @@ def open_model(folder: str | Path) -> StoredModel:
     if not (folder / "config.json").exists():
         raise HeadwayError(f"{folder} is not a model directory: it has no config.json.")
     config = Config.load(folder / "config.json")
-    if config.train.objective.kind not in ("translation", "causal", "masked", *ENCODER_TASKS):
+    if config.train.objective.kind not in ("translation", "causal", "permutation", "masked", *ENCODER_TASKS):
         raise HeadwayError(
             f"{folder} was trained by the objective {config.train.objective.kind}, for which no other toolkit has a "
-            "form that it would run. Models of translation, causal and masked can be exported, and tasks on top of an "
-            "encoder."
+            "form that it would run. Models of translation, causal, permutation and masked can be exported, and tasks "
+            "on top of an encoder. Fine-tune it for one of these first."
         )
     tokenizers = Tokenizers.load(folder / "tokenizer.json")
     stored = SafetensorsSource([folder / WEIGHTS_FILE])

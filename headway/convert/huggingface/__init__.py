@@ -15,7 +15,6 @@ m2m100           M2M100, NLLB: pre-norm, sinusoids of other rates, language toke
 marian           Marian (OPUS-MT): the paper's translator, sinusoids by halves, a bias of the logits
 mixtral          Llama with a mixture of experts
 mbart            mBART, mBART-50, BART: learned positions, a norm of the embeddings
-pegasus          Pegasus: Marian with pre-norm
 marian_text      its two sentencepiece models over one vocabulary, or two; target languages as >>fra<<
 pegasus          Pegasus: the same with pre-norm
 rope             what configs say of rotary positions, for several families
@@ -23,4 +22,6 @@ rwkv             RWKV-4: no attention, but a running average of values
 sentence_transformers  how the vectors of an encoder become one for a text
 t5               T5, mT5, MADLAD: pre-norm without biases, relative positions, RMS norm
 t5_text          what stands before a text for each target language: <2de>, "translate English to German:"
+xlnet            XLNet: a decoder alone with two streams, relative positions
+xlnet_text       its tokenizer, from a sentencepiece model alone
 """

@@ -3,7 +3,7 @@
 from dataclasses import replace
 from pathlib import Path
 
-from headway.config.objective_kinds import ENCODER_TASKS
+from headway.config.objective_kinds import ENCODER_TASKS, continues_text
 from headway.convert.architecture import Architecture, ConversionError, Json, find_family
 from headway.convert.card import format_import_card
 from headway.convert.huggingface.generation import read_search, read_suppressed
@@ -48,7 +48,8 @@ def plan_import(path: Path, options: ImportOptions) -> ImportPlan:
 def read_text(architecture: Architecture, folder: ModelFolder) -> ModelText:
     """Tokenizers and languages, as the family reads them."""
     if architecture.read_text is None:
-        text = read_model_text(folder, "masked" if architecture.objective in ENCODER_TASKS else architecture.objective)
+        kind = "causal" if continues_text(architecture.objective) else architecture.objective
+        text = read_model_text(folder, "masked" if kind in ENCODER_TASKS else kind)
     else:
         text = architecture.read_text(folder)
     return apply_generation(text, folder) if architecture.objective == "translation" else text

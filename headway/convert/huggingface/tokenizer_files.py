@@ -2,6 +2,7 @@
 
     tokenizer.json                              the library's own format: taken as it is
     spiece.model, tokenizer.model, …            sentencepiece, whose pieces have their own ids
+    spiece.model of XLNet                       its pieces in the library's format, after XLNet's changes of the text
     sentencepiece.bpe.model of XLM-R and kin    sentencepiece, with the ids that fairseq gave them
     vocab.json and spiece.model                 sentencepiece, with the ids of vocab.json
     vocab.txt                                   BERT's WordPiece
@@ -19,6 +20,8 @@ from typing import Any
 
 from headway.convert.architecture import ConversionError, Json
 from headway.convert.huggingface.model_folder import ModelFolder, ModelText
+from headway.convert.huggingface.xlnet_text import TOKENS as XLNET_TOKENS
+from headway.convert.huggingface.xlnet_text import make_xlnet_library
 from headway.convert.json_files import read_json_object
 from headway.errors import HeadwayError
 from headway.text.tokenizer.imported import MAX_VOCABULARY, ImportedTokenizer
@@ -140,6 +143,8 @@ def list_library_ids(model: Json, path: Path) -> dict[str, int]:
 def describe_sentencepiece_file(folder: ModelFolder, objective: str, path: Path) -> Json:
     """A sentencepiece model, with the ids that this family gives to its pieces."""
     model = read_limited(path)
+    if folder.config.get("model_type") == "xlnet":
+        return describe_library(folder, objective, make_xlnet_library(folder, path, model), XLNET_TOKENS)
     pieces = list_pieces(model, path)
     vocabulary: list[str] | None = None
     if folder.vocabulary:

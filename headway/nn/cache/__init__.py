@@ -9,6 +9,7 @@
     recurrent.py       RecurrentState         tensors of fixed size            (retention, RWKV, Infini-attention …)
                        CrossState             a summary of the encoder output  (linear cross-attention)
     memory_state.py    MemoryState            caches of a segment, and a memory        (memory tokens)
+    token_history.py   TokenHistory           the ids alone: all is computed anew          (mutual content, XLNet)
     composite.py       CompositeCache         several of these as one                   (LSRA)
 
 A mixer makes its own with `new_cache`, and so may a feed-forward. `Transformer.new_state` collects them into a

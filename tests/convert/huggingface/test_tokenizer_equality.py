@@ -88,6 +88,23 @@ def test_tokenizer_json(lines: list[str], kind: str, name: str, file: str, tmp_p
     check_equal(lines, read_tokenizer(tmp_path), encode_by(original, lines), original.decode)
 
 
+@pytest.mark.parametrize("config", [{}, {"do_lower_case": True}])
+def test_xlnets_sentencepiece(lines: list[str], config: dict[str, bool], tmp_path: Path) -> None:
+    """Its text is changed before it is split, and pieces that are defined are never parts of others."""
+    controls = ["<cls>", "<sep>", "<pad>", "<mask>", "<eod>"]
+    model = train_sentencepiece(control_symbols=controls, user_defined_symbols=["<eop>", *".()£€"])
+    (tmp_path / "spiece.model").write_bytes(model)
+    (tmp_path / "tokenizer_config.json").write_text(json.dumps({"tokenizer_class": "XLNetTokenizer", **config}))
+    original = transformers.XLNetTokenizer.from_pretrained(tmp_path)
+    quoted = [*lines, "``so'' it's ( a . b )€5 x", "```  ''' 1,000, 5,5"]
+    ours = read_tokenizer(tmp_path, model_type="xlnet")
+    check_equal(quoted, ours, encode_by(original, quoted), original.decode)
+    assert not ours.adds_start
+    original.save_pretrained(tmp_path)
+    assert (tmp_path / "tokenizer.json").exists()
+    check_equal(quoted, read_tokenizer(tmp_path, model_type="xlnet"), encode_by(original, quoted))
+
+
 def encode_by(original: Any, lines: list[str]) -> list[list[int]]:
     ids: list[list[int]] = original(lines, add_special_tokens=False)["input_ids"]
     return ids

@@ -212,3 +212,22 @@ def test_one_end_is_none_lost(spm: bytes, tmp_path: Path) -> None:
     folder.generation["eos_token_id"] = [2, "x"]
     with pytest.raises(ConversionError, match="is not a list of ids"):
         list_other_ends(folder, tokenizer.end)
+
+
+@pytest.mark.parametrize(
+    ("config", "model", "message"),
+    [
+        ({"keep_accents": True}, b"", "keep_accents is not supported"),
+        ({}, b"\x0a\x02", "is damaged"),
+        ({}, b"\x0a\x03\x0a\x01\xff", "is damaged"),
+        ({}, b"\x0a\x00", "has no piece <s>"),
+    ],
+)
+def test_a_sentencepiece_model_that_is_not_xlnets(
+    config: dict[str, bool], model: bytes, message: str, tmp_path: Path
+) -> None:
+    for name, table in (("config", {"model_type": "xlnet"}), ("tokenizer_config", config)):
+        (tmp_path / f"{name}.json").write_text(json.dumps(table))
+    (tmp_path / "spiece.model").write_bytes(model)
+    with pytest.raises(HeadwayError, match=message):
+        read_model_text(ModelFolder.open(tmp_path), "causal")

@@ -5,10 +5,10 @@ sentencepiece     "llama": pieces with their scores
 """
 
 import base64
-from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import Any
 
 from headway.convert.architecture import Json
+from headway.convert.sentencepiece_file import read_settings
 from headway.text.lm_text import line_end_id
 from headway.text.tokenizer.imported import ImportedTokenizer, detect_spelling_style
 from headway.text.tokenizer.tokenizer import Tokenizer
@@ -134,50 +134,3 @@ def _add_sentencepiece(writer: Any, tokenizer: ImportedTokenizer) -> None:
     writer.add_remove_extra_whitespaces(settings.squeezes)
     if settings.charsmap:
         writer.add_precompiled_charsmap(settings.charsmap)
-
-
-class SentencepieceSettings(NamedTuple):
-    """What a sentencepiece model does to text besides its pieces."""
-
-    algorithm: int = 1  # unigram
-    charsmap: bytes = b""  # of its normalisation
-    prefixes: bool = True  # a space stands before every text
-    squeezes: bool = True  # runs of spaces are one
-
-
-def read_settings(model: bytes) -> SentencepieceSettings:
-    """From the file, a protocol buffer: its fields 2 (trainer) and 3 (normaliser)."""
-    parts = dict(_read_fields(model))
-    trainer, normaliser = (dict(_read_fields(parts.get(number, b""))) for number in (2, 3))
-    default = SentencepieceSettings()
-    return SentencepieceSettings(
-        trainer.get(3, default.algorithm),
-        normaliser.get(2, default.charsmap),
-        bool(normaliser.get(3, default.prefixes)),
-        bool(normaliser.get(4, default.squeezes)),
-    )
-
-
-def _read_fields(message: bytes) -> Iterator[tuple[int, Any]]:
-    """Number and value of each: an integer, or bytes."""
-    place = 0
-
-    def read_varint() -> int:
-        nonlocal place
-        value = shift = 0
-        while True:
-            byte = message[place]
-            place += 1
-            value |= (byte & 127) << shift
-            shift += 7
-            if byte < 128:
-                return value
-
-    while place < len(message):
-        number, kind = divmod(read_varint(), 8)
-        if kind == 0:
-            yield number, read_varint()
-            continue
-        size = {1: 8, 5: 4}.get(kind) or read_varint()
-        yield number, message[place : place + size]
-        place += size

@@ -1,6 +1,7 @@
 """The card of an exported model: README.md, with licence, languages, and how to use it."""
 
 from headway import __version__
+from headway.config.objective_kinds import continues_text
 from headway.convert.export.huggingface.proposals import ENDINGS, Family
 from headway.convert.export.huggingface.sentence_modules import has_sentence_modules
 from headway.convert.export.huggingface.sentencepiece_files import is_sentencepiece
@@ -74,9 +75,12 @@ def _format_usage(model: StoredModel, family: Family) -> str:
             f'ids = tokenizer(["{text}"], return_tensors="pt", padding=True)',
             f"print({reader}.batch_decode(model.generate(**ids), skip_special_tokens=True))",
         ]
-    elif model.objective == "causal":
+    elif continues_text(model.objective):
+        alone = "" if model.objective == "causal" else ", return_token_type_ids=False"
+        if alone and model.tokenizers.target.kind == "imported":  # it would put <sep><cls> behind the text
+            alone += ", add_special_tokens=False"
         lines += [
-            'ids = tokenizer("Once", return_tensors="pt")',
+            f'ids = tokenizer("Once", return_tensors="pt"{alone})',
             "print(tokenizer.decode(model.generate(**ids)[0], skip_special_tokens=True))",
         ]
     elif model.config.model.head.kind in ("pooled", "tags"):

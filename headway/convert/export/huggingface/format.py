@@ -99,7 +99,10 @@ class HuggingFaceFormat:
             lost.append("the storage in int8: its matrices are written as floats of the same values")
         if (loader := find_tokenizer_class(model, match.family)) != "AutoTokenizer":
             lost.append(f"AutoTokenizer, which takes {match.family.name}'s own class: load its tokenizer by {loader}")
-        if model.max_positions == MAX_POSITIONS and any(part["kind"] != "learned" for part in _positions(model)):
+        if match.config.get("attn_type") == "uni":
+            lost.append("batches: transformers can compute attn_type = uni for one text at a time only")
+        has_limit = model.objective != "permutation" and model.max_positions == MAX_POSITIONS
+        if has_limit and any(part["kind"] != "learned" for part in _positions(model)):
             lost.append(f"texts of more than {MAX_POSITIONS} tokens")
         return tuple(lost)
 

@@ -1,5 +1,6 @@
 """generation_config.json: our search in the terms of transformers' `generate`."""
 
+from headway.config.objective_kinds import continues_text
 from headway.config.search import Search
 from headway.convert.architecture import Json
 from headway.convert.export.stored_model import StoredModel
@@ -22,7 +23,7 @@ def make_generation_config(model: StoredModel, max_tokens: int) -> Json:
         "forced_eos_token_id": tokens.end if model.config.search.force_end else None,
         "suppress_tokens": list(tokens.suppress),
     }
-    if model.objective == "causal":
+    if continues_text(model.objective):
         start = line_end_id(model.tokenizers.target)
         length = min(MAX_TEXT_LENGTH, max_tokens)
         if others := getattr(model.tokenizers.target, "other_ends", ()):

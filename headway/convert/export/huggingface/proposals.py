@@ -209,6 +209,7 @@ def propose_mbart(model: Json) -> Json:
 def propose_t5(model: Json) -> Json:
     encoder, position = model["encoder"], first_part(model["encoder"], "position")
     mixer, feedforward = first_part(encoder, "mixer"), first_part(encoder, "feedforward")
+    tied = model["embedding"]["tied"] == "all"
     return {
         "architectures": ["T5ForConditionalGeneration"],
         "d_model": model["d_model"],
@@ -222,8 +223,8 @@ def propose_t5(model: Json) -> Json:
         "relative_attention_max_distance": position.get("max_distance", 128),
         "layer_norm_epsilon": model["norm"].get("eps", 1e-6),
         "dropout_rate": model["dropout"],
-        "tie_word_embeddings": model["embedding"]["tied"] == "all",
-        "scale_decoder_outputs": bool(model["head"].get("scale")),
+        "tie_word_embeddings": tied,
+        "scale_decoder_outputs": bool(model["head"].get("scale") or (tied and model["embedding"]["scale"])),
     }
 
 
@@ -307,6 +308,36 @@ def propose_distilbert(model: Json) -> Json:
     }
 
 
+def propose_xlnet(model: Json) -> Json:
+    decoder = model["decoder"]
+    mixer, feedforward = first_part(decoder, "mixer"), first_part(decoder, "feedforward")
+    return {
+        "architectures": ["XLNetLMHeadModel"],
+        "d_model": model["d_model"],
+        "n_layer": decoder["layers"],
+        "n_head": mixer.get("heads", 1),
+        "d_inner": feedforward.get("hidden", 4 * model["d_model"]),
+        "ff_activation": ACTIVATIONS.get(feedforward["kind"], "gelu"),
+        "attn_type": "bi" if decoder.get("content") == "mutual" else "uni",
+        "dropout": model["dropout"],
+        "layer_norm_eps": model["norm"].get("eps", 1e-12),
+        "mem_len": None,
+        "use_mems_eval": False,
+        "tie_word_embeddings": model["embedding"]["tied"] != "none",
+    }
+
+
+def make_segments(config: Json) -> dict[str, Tensor]:
+    """XLNet's segment embeddings, which change nothing."""
+    heads, width = config["n_head"], config["d_model"] // config["n_head"]
+    shapes = {"seg_embed": (2, heads, width), "r_s_bias": (heads, width)}
+    return {
+        f"transformer.layer.{layer}.rel_attn.{name}": torch.zeros(shape)
+        for layer in range(config["n_layer"])
+        for name, shape in shapes.items()
+    }
+
+
 # By objective, in the order in which they are tried.
 FAMILIES: dict[str, tuple[Family, ...]] = {
     "translation": (
@@ -329,6 +360,7 @@ FAMILIES: dict[str, tuple[Family, ...]] = {
         Family("bitnet", "BitNet", CAUSAL, propose_bitnet),
         Family("gpt_neox", "GPT-NeoX", CAUSAL, propose_gpt_neox),
     ),
+    "permutation": (Family("xlnet", "XLNet", CAUSAL, propose_xlnet, make_tables=make_segments),),
     "masked": (
         Family("roberta", "RoBERTa", MASKED, propose_roberta),
         # Of these two, the first that has a place for the tokenizer.

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from headway.convert.architecture import Architecture, Json
+from headway.convert.layer_stacks import Stacks
 from headway.convert.streaming import TensorHeader, write_tensor_stream
 from headway.convert.tensor_rules import TensorRule, write_tensor
 from headway.convert.weight_files import WeightSource
@@ -39,12 +40,32 @@ def write_weights(
     hold nothing of the model's own, as position tables."""
     groups = group_rules(architecture, config.get("tie_word_embeddings", True))
     headers = [make_header(rules, weights, dtype) for rules in groups]
+    tensors = convert_tensors(groups, headers, weights)
+    headers, tensors = unstack(headers, tensors, architecture.stacks)
     if architecture.objective == "masked" and "For" not in str(config["architectures"][0]):
         headers = [header._replace(name=header.name.removeprefix(architecture.prefix)) for header in headers]
     fixed = {name: table.to(headers[0].dtype) for name, table in tables.items()}
     more = [TensorHeader(name, table.dtype, tuple(table.shape)) for name, table in fixed.items()]
-    write_tensor_stream(path, [*headers, *more], chain(convert_tensors(groups, headers, weights), fixed.values()))
+    write_tensor_stream(path, [*headers, *more], chain(tensors, fixed.values()))
     return headers
+
+
+def unstack(
+    headers: Sequence[TensorHeader], tensors: Iterator[Tensor], stacks: Stacks
+) -> tuple[list[TensorHeader], Iterator[Tensor]]:
+    """The tensors of the layers, where they are one tensor here."""
+    layers = [
+        [TensorHeader(name, header.dtype, header.shape[1:]) for name in stacks[header.name]]
+        if header.name in stacks
+        else [header]
+        for header in headers
+    ]
+
+    def split() -> Iterator[Tensor]:
+        for header, tensor in zip(headers, tensors):
+            yield from tensor if header.name in stacks else (tensor,)
+
+    return list(chain(*layers)), split()
 
 
 def make_header(rules: Sequence[TensorRule], weights: WeightSource, dtype: str) -> TensorHeader:
