@@ -43,6 +43,9 @@ class Architecture:
     otherwise: "Architecture | None" = None  # how to read the weights where they do not fit this: see readings.py
 
 
+MAX_LAYERS = 10_000
+MAX_SIZE = 2**31 - 1
+
 # model_type in config.json -> "module:function". Nothing is imported before it is needed.
 FAMILIES: dict[str, str] = {
     "bert": "headway.convert.huggingface.bert:read_bert",
@@ -102,10 +105,13 @@ def require(config: Mapping[str, Any], name: str, allowed: tuple[Any, ...], defa
 
 
 def read_size(config: Mapping[str, Any], name: str, default: int | None = None) -> int:
-    """A size: a positive integer."""
+    """A size: a positive integer. Of layers there are no more than a config may have: each has rules of its own."""
     value = config.get(name, default)
-    if type(value) is not int or not 0 < value < 2**31:
-        raise ConversionError(f"{name} = {value!r} in its config.json is not a size. Download the model again.")
+    limit = MAX_LAYERS if "layer" in name or "depth" in name else MAX_SIZE
+    if type(value) is not int or not 0 < value <= limit:
+        raise ConversionError(
+            f"{name} = {value!r} in its config.json is not a size from 1 to {limit:,}. Download the model again."
+        )
     return value
 
 

@@ -124,15 +124,15 @@ def plan_tensors(architecture: Architecture, weights: WeightSource, config: Conf
     """The tensors to write. Raises HeadwayError unless the rules give every tensor of the model exactly once, in its
     shape, and leave none of theirs over."""
     shapes = weights.shapes()
-    own = list_shapes(config)
     rules = {rule.ours: rule for rule in architecture.rules}
+    if missing := next((rule.theirs for rule in rules.values() if rule.theirs not in shapes), ""):
+        raise HeadwayError(f"the tensor {missing} is missing in the weights. Download the whole model again.")
+    own = list_shapes(config)
     if wrong := sorted(own.keys() ^ rules.keys()):
         raise ConversionError(f"{architecture.family}: no rule gives exactly the tensor {wrong[0]} of the model.")
     headers = []
     for name, shape in own.items():
         rule = rules[name]
-        if rule.theirs not in shapes:
-            raise HeadwayError(f"the tensor {rule.theirs} is missing in the weights. Download the whole model again.")
         found = rule.shape(shapes[rule.theirs])
         if found != shape:
             raise HeadwayError(

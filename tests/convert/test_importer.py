@@ -90,7 +90,9 @@ def test_a_config_that_means_something_else_is_refused(gpt2: GPT2LMHeadModel) ->
         read_gpt2({**config, "activation_function": "tanh"})
     for wrong in (0, -1, True, "12", 2**31, None, [1]):
         with pytest.raises(ConversionError, match="is not a size"):
-            read_size({"n_layer": wrong}, "n_layer")
+            read_size({"d_model": wrong}, "d_model")
+    with pytest.raises(ConversionError, match="n_layer = 10001 in its config.json is not a size from 1 to 10,000"):
+        read_gpt2({**config, "n_layer": 10_001})
     assert find_family("gpt2") is read_gpt2
     with pytest.raises(ConversionError, match='models of the type "dodo" cannot be imported. Supported: .*gpt2'):
         find_family("dodo")
