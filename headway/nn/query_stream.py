@@ -18,13 +18,14 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from headway.errors import ConfigError
+from headway.errors import ConfigError, HeadwayError
 from headway.nn.build import Scope
+from headway.nn.cache.kv import DecoderState
 from headway.nn.cache.token_history import TokenHistory
-from headway.nn.context import Context
+from headway.nn.context import Context, ForwardReport
 from headway.nn.masks.masks import OTHERS, Mask, in_any_order
 from headway.nn.ops.dropout import Dropout
-from headway.nn.sequence import FactorisationOrder, LastToken, TokenPositions
+from headway.nn.sequence import FactorisationOrder, LastToken, TokenPositions, positions_after
 
 
 class QueryStream(nn.Module):
@@ -68,6 +69,26 @@ def order_mutually(history: TokenHistory, seen: Tensor) -> tuple[Tensor, Factori
     ids = F.pad(history.ids, (0, 1))[:, :length]
     index = torch.arange(length, device=ids.device)
     return ids, FactorisationOrder(index <= seen[:, None], (index >= seen[:, None]).long(), seen[:, None])
+
+
+def decode_mutually(
+    model: Any, ids: Tensor, valid: Tensor | None, state: DecoderState | None, report: ForwardReport | None, last: bool
+) -> Tensor:
+    """`decode` of a Transformer with mutual content, in which each prediction computes all tokens before it anew."""
+    if report is not None and (report.trace is not None or report.capture):
+        raise HeadwayError(
+            'with decoder.content = "mutual" every prediction reads all tokens anew, so that there is no single pass '
+            'to look into. To see it read from left to right, set "content" to "ordered" in its config.json.'
+        )
+    state = model.new_state(len(ids)) if state is None else state
+    assert state is not None
+    tokens = positions_after(state.lengths, state.end, ids.shape[1], valid, state.uniform)
+    history: Any = state.layers[0]["tokens"]
+    history.append(ids, tokens)
+    seen = [history.lengths] if last else list((tokens.positions + 1).expand_as(ids).unbind(1))
+    hidden = [model.decode(*order_mutually(history, count), report=report) for count in seen]
+    state.advance(ids.shape[1], valid)
+    return torch.cat(hidden, 1)
 
 
 def check_query_stream(scope: Scope, stack: Any) -> None:

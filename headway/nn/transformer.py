@@ -17,7 +17,7 @@ from headway.nn.frontends.frontend import FrontEnd, MediaBatch
 from headway.nn.init import initialise
 from headway.nn.layers.embedding import Embedding
 from headway.nn.length_predictor import LengthPredictor
-from headway.nn.query_stream import order_mutually, order_tokens
+from headway.nn.query_stream import decode_mutually, order_tokens
 from headway.nn.sequence import (
     EmbeddedNeighbours,
     FactorisationOrder,
@@ -274,7 +274,7 @@ class Transformer(nn.Module):
         order = valid if isinstance(valid, FactorisationOrder) else None
         if order is None and self.config.decoder.content == "mutual":
             assert not isinstance(valid, PackedPositions | FactorisationOrder)
-            return self._decode_mutually(ids, valid, state, report, last)
+            return decode_mutually(self, ids, valid, state, report, last)
         real = valid.valid if isinstance(valid, PackedPositions | FactorisationOrder) else valid
         if state is None:
             tokens = positions_from_start(
@@ -299,24 +299,6 @@ class Transformer(nn.Module):
         if state is not None:
             state.advance(ids.shape[1], real)
         return hidden
-
-    def _decode_mutually(
-        self, ids: Tensor, valid: Tensor | None, state: DecoderState | None, report: ForwardReport | None, last: bool
-    ) -> Tensor:
-        """With two streams and mutual content: each prediction computes all tokens before it anew."""
-        if report is not None and (report.trace is not None or report.capture):
-            raise HeadwayError(
-                'with decoder.content = "mutual" every prediction reads all tokens anew, so that there is no single '
-                'pass to look into. To see it read from left to right, set "content" to "ordered" in its config.json.'
-            )
-        state = self.new_state(len(ids)) if state is None else state
-        tokens = positions_after(state.lengths, state.end, ids.shape[1], valid, state.uniform)
-        history: Any = state.layers[0]["tokens"]
-        history.append(ids, tokens)
-        seen = [history.lengths] if last else list((tokens.positions + 1).expand_as(ids).unbind(1))
-        hidden = [self.decode(*order_mutually(history, count), report=report) for count in seen]
-        state.advance(ids.shape[1], valid)
-        return torch.cat(hidden, 1)
 
     def forward(
         self,
