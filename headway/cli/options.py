@@ -70,6 +70,14 @@ adapter = option(
 )
 
 
+index = option(
+    "--index",
+    metavar="DIR",
+    group="Model",
+    help="Of a model that retrieves: from this index, or from none. Default: that of its training.",
+)
+
+
 def refuse_auto(context: click.Context, parameter: click.Parameter, value: str) -> str:
     if value == AUTO_DETECT:
         raise click.BadParameter(f"{AUTO_DETECT} is only for headway translate: name the language.", context, parameter)

@@ -298,6 +298,24 @@ PRESETS: dict[str, Table] = {
             "clip": 1.0,
         },
     },
+    "retro": {
+        "tokenizer": {"kind": "bpe", "size": 32_000},
+        "model": {
+            **_decoder_only(896, {**_stack(12, 16, 3584, "pre", "rope"), "retrieval": "retro(64, 2, 6, 3)"}, 0.1),
+            "norm": "rmsnorm",
+        },
+        "train": {
+            "objective": "causal",
+            "batch_tokens": 524_288,
+            "max_tokens": 2048,
+            "schedule": "cosine(0.0002, warmup=7500)",
+            "optimiser": "adamw(0.1, beta2=0.95, eps=1e-8)",
+            "steps": 419_430,
+            "label_smoothing": 0.0,
+            "average": 1,
+            "clip": 1.0,
+        },
+    },
     "retnet": {
         "tokenizer": {"kind": "bpe", "size": 50_240},
         "model": _decoder_only(
@@ -433,6 +451,11 @@ def t5(vocabulary: int | None = 32_128) -> Config:
 def bert(vocabulary: int | None = 30_522) -> Config:
     """BERT base."""
     return _build_config("bert", vocabulary)
+
+
+def retro(vocabulary: int | None = 32_000) -> Config:
+    """RETRO, the smallest of its sizes."""
+    return _build_config("retro", vocabulary)
 
 
 def xlnet(vocabulary: int | None = 32_000) -> Config:

@@ -20,6 +20,7 @@ from headway.inspect.iteration_tracer import choose_traced, trace_iterations, wr
 from headway.inspect.output_scores import scores_tokens
 from headway.inspect.trace import Tokens, Trace, TraceKind
 from headway.nn.context import ForwardReport
+from headway.nn.sequence import Neighbours
 from headway.nn.transformer import Transformer
 from headway.text.segment.sentences import split_sentences
 from headway.text.segment.wrapped_lines import unwrap_text
@@ -37,7 +38,11 @@ MAX_TRACED_TOKENS = 1024  # of a language model's text, unless it was trained on
 
 @torch.no_grad()
 def trace_forward(
-    model: Transformer, source: Sequence[int], target: Sequence[int], second: int = 0
+    model: Transformer,
+    source: Sequence[int],
+    target: Sequence[int],
+    second: int = 0,
+    neighbours: Neighbours | None = None,
 ) -> dict[str, Tensor]:
     """All tensors of a forward pass over one row of ids, by name (see Trace). A side without ids is not run. second:
     where the second of two texts begins in the source; 0: there is one."""
@@ -51,7 +56,8 @@ def trace_forward(
     read = torch.tensor([source], device=model.device)
     memory = model.encode(read, segments=segments, report=report) if source else None
     if target:
-        hidden = model.decode(torch.tensor([target], device=model.device), memory=memory, report=report)
+        ids = torch.tensor([target], device=model.device)
+        hidden = model.decode(ids, memory=memory, report=report, neighbours=neighbours)
     else:
         assert memory is not None
         hidden = memory.values
@@ -174,7 +180,8 @@ def trace_text(model: "LanguageModel", text: str, settings: Mapping[str, Any]) -
             prefixes=[prefix],
             record=steps.append,
         )
-    tensors = trace_forward(model.model, [], [special.start, *found[0].ids])
+    ids = [special.start, *found[0].ids]
+    tensors = trace_forward(model.model, [], ids, neighbours=model.neighbours_of(ids))
     return Trace(
         kind="causal",
         text=text,

@@ -9,4 +9,6 @@ rank_fusion      one ranking from several
 lines ─► indexed_text: documents as token ids ─► chunk_index: chunks with vectors ─► the nearest, and what follows
                                                       ▲
                                                       └ ngram_embedding: vectors without a model; or a model's
+approximate        the nearest vectors by faiss, nearly all of them in much less time
+neighbour_search   the neighbours of every chunk of a text, searched once
 """

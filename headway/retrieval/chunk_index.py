@@ -21,6 +21,7 @@ import numpy as np
 
 from headway.data.ragged import iterate_ranges
 from headway.errors import HeadwayError
+from headway.retrieval.approximate import ApproximateSearch, import_faiss, write_approximate
 from headway.retrieval.array_file import ArrayWriter, map_array, write_array
 from headway.retrieval.index_folder import IndexAbout, build_index, read_about
 from headway.retrieval.indexed_text import (
@@ -35,6 +36,7 @@ from headway.text.tokenizer.pair import Tokenizers
 from headway.text.tokenizer.tokenizer import Tokenizer
 
 KIND = "chunks"
+APPROXIMATE_FILE = "approximate.faiss"
 CHUNKS_PER_BLOCK = 4096
 QUERIES_PER_BLOCK = 1024
 ROWS_PER_SEARCH_BLOCK = 8192
@@ -82,6 +84,7 @@ class ChunkIndex:
     chunks: np.ndarray  # (chunks, 2) offset of the first token, document
     vectors: np.ndarray  # (chunks, width)
     embedding: ChunkEmbedding
+    approximate: ApproximateSearch | None = None
 
     def __len__(self) -> int:
         return len(self.chunks)
@@ -89,6 +92,10 @@ class ChunkIndex:
     @property
     def chunk_tokens(self) -> int:
         return int(self.about.settings["chunk_tokens"])
+
+    @property
+    def method(self) -> str:
+        return "exact" if self.approximate is None else "approximate"
 
     @property
     def document_rule(self) -> DocumentRule:
@@ -114,7 +121,10 @@ class ChunkIndex:
         return NeighbourRows(rows, scores)
 
     def find_candidates(self, queries: np.ndarray, count: int) -> tuple[np.ndarray, np.ndarray]:
-        """Rows and cosines (queries, count) of the nearest chunks."""
+        """Rows and cosines (queries, count) of the nearest chunks; -1 for rows that an approximate search missed, which
+        finds no more than a part."""
+        if self.approximate is not None and count < len(self):
+            return self.approximate.find_nearest(queries, count)
         parts = [
             find_nearest(queries[start:stop], self.vectors, count, ROWS_PER_SEARCH_BLOCK)
             for start, stop in iterate_ranges(len(queries), QUERIES_PER_BLOCK)
@@ -124,11 +134,13 @@ class ChunkIndex:
 
     def _allowed(self, rows: np.ndarray, excluded: list[frozenset[int]] | None) -> np.ndarray:
         """Whether each of these rows (queries, n) may be given to its query."""
+        found: np.ndarray = rows >= 0
         if excluded is None:
-            return np.ones(rows.shape, bool)
-        keys = self.text.document_keys[self.chunks[rows, 1]]  # (queries, n, 2)
-        pairs = zip(keys.tolist(), excluded)
-        return np.array([[first not in own and last not in own for first, last in row] for row, own in pairs], bool)
+            return found
+        keys = self.text.document_keys[self.chunks[rows, 1]]  # (queries, n)
+        other = np.array([[key not in own for key in row] for row, own in zip(keys.tolist(), excluded)], bool)
+        allowed: np.ndarray = found & other
+        return allowed
 
     def retrieved_tokens(self, rows: np.ndarray) -> np.ndarray:
         """The ids of chunks with their continuations: rows (...) -> (..., 2 · chunk_tokens); PADDING behind the end of
@@ -156,14 +168,18 @@ def open_chunk_index(folder: Path, load_model: Callable[[str], TextEmbedder]) ->
         embedding = open_ngram_embedding(folder, tokenizer, width)
     else:
         embedding = ModelEmbedding(tokenizer, load_model(embedding_name))
+    vectors = map_array(folder / "vectors", width, "<f4", chunks)
     return ChunkIndex(
         folder,
         about,
         tokenizer,
         open_indexed_text(folder),
         map_array(folder / "chunks", 2, "<i8", chunks),
-        map_array(folder / "vectors", width, "<f4", chunks),
+        vectors,
         embedding,
+        ApproximateSearch(folder / APPROXIMATE_FILE, vectors)
+        if about.settings.get("search") == "approximate"
+        else None,
     )
 
 
@@ -185,6 +201,7 @@ class ChunkIndexSettings:
     chunk_tokens: int = 64
     width: int = 512  # of the embedding by n-grams
     embedding: str = "ngrams"  # or the model that makes vectors
+    approximate: bool = False  # by faiss
 
 
 def build_chunk_index(
@@ -206,7 +223,10 @@ def build_chunk_index(
         "chunk_tokens": settings.chunk_tokens,
         "embedding": settings.embedding,
         **({"width": settings.width} if settings.embedding == "ngrams" else {}),
+        "search": "approximate" if settings.approximate else "exact",
     }
+    if settings.approximate:
+        import_faiss()  # before anything is computed
     with build_index(folder, KIND, table, overwrite=overwrite) as build:
         if build.complete is not None:
             return build.complete.counts
@@ -232,6 +252,9 @@ def build_chunk_index(
         else:
             embedding = ModelEmbedding(source.tokenizer, embed_texts)
         width = _write_vectors(folder, embedding, text, chunks, settings, on_chunks)
+        if settings.approximate and not (folder / APPROXIMATE_FILE).exists():
+            log("building the approximate search")
+            write_approximate(folder / APPROXIMATE_FILE, map_array(folder / "vectors", width, "<f4", len(chunks)))
         counts = {
             "tokens": len(text.ids), "documents": len(text.document_ends), "chunks": len(chunks), "width": width,
         }  # fmt: skip

@@ -1,8 +1,7 @@
 """The text of an index as token ids: one row for each document, or for each piece of a long one.
 
 A document ends at an empty line; where a text has none, each of its lines is a document. Neighbours are never taken
-from the document that asks for them, so documents are known by their text: two with the same beginning or the same end
-count as one.
+from the document that asks for them, so documents are known by their text: two with the same beginning count as one.
 """
 
 import hashlib
@@ -24,7 +23,7 @@ DocumentRule = Literal["blank", "lines"]  # documents end at empty lines, or eac
 
 MAX_PIECE_CHARACTERS = 50_000
 PIECES_PER_GROUP = 2048
-KEY_TOKENS = 64  # at the beginning and at the end of a document, by which it is known
+KEY_TOKENS = 32  # at the beginning of a document, by which it is known
 
 
 class IndexedText(NamedTuple):
@@ -32,7 +31,7 @@ class IndexedText(NamedTuple):
 
     ids: np.ndarray  # (tokens,)
     document_ends: np.ndarray  # (documents,) offset after the last token of each
-    document_keys: np.ndarray  # (documents, 2) hashes of its first and of its last tokens
+    document_keys: np.ndarray  # (documents,) hash of the first tokens of each
 
     def documents_of(self, offsets: np.ndarray) -> np.ndarray:
         """The number of the document in which each offset lies."""
@@ -103,7 +102,7 @@ def write_indexed_text(
 
 def open_indexed_text(folder: Path) -> IndexedText:
     ends = map_array(folder / "document_ends", 1, "<i8")[:, 0]
-    keys = map_array(folder / "document_keys", 2, "<u8", len(ends))
+    keys = map_array(folder / "document_keys", 1, "<u8", len(ends))[:, 0]
     return IndexedText(open_ragged(folder, "text").flat, ends, keys)
 
 
@@ -120,14 +119,9 @@ def encode_pieces(pieces: list[str], tokenizer: Tokenizer) -> list[list[int]]:
 
 
 def hash_documents(ids: np.ndarray, ends: list[int]) -> np.ndarray:
-    """(documents, 2) hashes of the first and of the last KEY_TOKENS tokens of each document."""
-    keys = np.zeros((len(ends), 2), np.uint64)
-    start = 1  # behind the line end before all documents
-    for number, end in enumerate(ends):
-        first, last = ids[start : min(start + KEY_TOKENS, end)], ids[max(start, end - KEY_TOKENS) : end]
-        keys[number] = hash_ids(first), hash_ids(last)
-        start = end
-    return keys
+    """(documents,) hashes of the first KEY_TOKENS tokens of each document."""
+    starts = [1, *ends[:-1]]  # behind the line end before all documents
+    return np.array([hash_ids(ids[a : min(a + KEY_TOKENS, b)]) for a, b in zip(starts, ends)], np.uint64)
 
 
 def hash_ids(ids: np.ndarray) -> int:

@@ -29,6 +29,9 @@ class TrainConfig(Node):
     ema: float = number(0.0, low=0, high=1)  # decay of an exponential moving average of the weights; 0: none
     seed: int = number(1, low=0, high=2**32 - 1)
 
+    index: str | None = None  # the folder of an index, for a model that retrieves
+    index_fingerprint: str | None = None  # of what is in it
+
     batch_tokens: int = number(25_000, low=1)  # per optimiser step, on each side
     micro_batch_tokens: int = number(0, low=0)  # per forward pass; 0: by device. Gradients accumulate to batch_tokens
     max_tokens: int = number(256, low=2)  # per side; longer pairs are skipped and counted
@@ -66,6 +69,7 @@ class TrainConfig(Node):
                 '"auto".',
                 "train.compile",
             )
+        self._check_retrieval(model)
         memory_tokens = model.decoder.memory_tokens
         recurs = memory_tokens is not None and memory_tokens.kind == "recurrent"
         if self.objective.carry and recurs and self.max_tokens % memory_tokens.length:
@@ -102,3 +106,19 @@ class TrainConfig(Node):
                             "tokens. Raise the one or lower the other.",
                             f"model.{side}.{name}",
                         )
+
+    def _check_retrieval(self, model: "Transformer.Config") -> None:
+        retrieval = model.decoder.retrieval
+        if retrieval is None:
+            if self.index is not None:
+                raise ConfigError(
+                    "an index is for models that retrieve. Set model.decoder.retrieval = retro, or leave --index out.",
+                    "train.index",
+                )
+            return
+        if self.max_tokens % retrieval.chunk:
+            raise ConfigError(
+                f"train.max_tokens = {self.max_tokens} must be a multiple of the {retrieval.chunk} tokens of a chunk, "
+                "as pieces of the text begin with one.",
+                "train.max_tokens",
+            )

@@ -41,7 +41,7 @@ def compute_hidden(
 ) -> Tensor:
     """(B, T, d) the input of the output head."""
     sides = (batch.source, batch.inputs, batch.source_valid, batch.inputs_valid)
-    output: ModelOutput = model(*sides, report, state, batch.segments)
+    output: ModelOutput = model(*sides, report, state, batch.segments, batch.neighbours)
     return output.hidden
 
 

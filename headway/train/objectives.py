@@ -21,7 +21,7 @@ from headway.nn.frontends.frontend import MediaBatch
 from headway.nn.graphs import Graphs
 from headway.nn.masks.masks import make_mask
 from headway.nn.ops.cross_entropy import IGNORE_INDEX
-from headway.nn.sequence import FactorisationOrder, PackedPositions, PackedTexts
+from headway.nn.sequence import FactorisationOrder, Neighbours, PackedPositions, PackedTexts
 from headway.text.align.words import word_indices
 from headway.text.tokenizer.special_tokens import SpecialTokens
 
@@ -36,6 +36,7 @@ class Example(NamedTuple):
     others: tuple[np.ndarray, ...] = ()  # what a task reads beside these: see headway.train.task_objectives
     line_ends: np.ndarray | None = None  # where each line of the target ends; for denoising
     graph: Any = None  # an EncodedGraph, of a problem that is to be solved
+    neighbours: np.ndarray | None = None  # (C, K, R) ids retrieved for its chunks, -1 on padding
 
 
 class Batch(NamedTuple):
@@ -53,6 +54,7 @@ class Batch(NamedTuple):
     segments: Tensor | None = None  # (B, S) which of two texts each token of the source belongs to, 0 or 1
     follows: Tensor | None = None  # (B,) 0: the second text follows the first, 1: it does not; IGNORE_INDEX: no pair
     graphs: Graphs | None = None  # of problems that are to be solved
+    neighbours: Neighbours | None = None  # of the chunks that are complete in each row
 
     @property
     def width(self) -> int:
@@ -91,7 +93,15 @@ class Batch(NamedTuple):
             _pad_tensor(self.segments, rows, pad_multiple, 0),
             _pad_tensor(self.follows, rows, pad_multiple, IGNORE_INDEX),
             None if self.graphs is None else self.graphs.pad_to(rows),
+            None if self.neighbours is None else self._pad_neighbours(self.neighbours, rows, pad_multiple),
         )
+
+    def _pad_neighbours(self, neighbours: Neighbours, rows: int, pad_multiple: int) -> Neighbours:
+        """For as many chunks as the padded rows have."""
+        length = int(round_up_lengths(np.array([self.labels.shape[1]]), pad_multiple)[0])
+        chunks = length // (neighbours.ids.shape[3] // 2)
+        padding = (0, 0, 0, 0, 0, chunks - neighbours.ids.shape[1], 0, max(rows - len(neighbours.ids), 0))
+        return Neighbours(*(torch.nn.functional.pad(part, padding) for part in neighbours))
 
     def to(self, device: torch.device) -> "Batch":
         return self.map(lambda x: x.to(device, non_blocking=True))
@@ -277,14 +287,34 @@ class CausalObjective:
                     "model.decoder.mask",
                 )
             if self.carry:
+                if model.decoder.retrieval is not None:
+                    raise ConfigError(
+                        "a model that retrieves is not trained with carry. Set train.objective = causal.",
+                        "train.objective",
+                    )
                 refuse_unbounded_memory(model.resolved().decoder)
 
         def collate(self, examples: Sequence[Example], special: SpecialTokens, random: np.random.Generator) -> Batch:
             inputs, valid = pad_sequences([example.target[:-1] for example in examples], special.pad)
             labels, _ = pad_sequences([example.target[1:] for example in examples], IGNORE_INDEX)
             count = sum(max(len(example.target) - 1, 0) for example in examples)
+            neighbours = collate_neighbours(examples, inputs.shape[1])
             unpadded = self.carry and count == inputs.numel()  # a carried state is faster without a mask
-            return Batch(None, None, inputs, None if unpadded else valid, labels, count, count)
+            batch = Batch(None, None, inputs, None if unpadded else valid, labels, count, count)
+            return batch._replace(neighbours=neighbours)
+
+
+def collate_neighbours(examples: Sequence[Example], length: int) -> Neighbours | None:
+    """Of rows that are padded to this length; None if nothing is retrieved."""
+    given = [example.neighbours for example in examples if example.neighbours is not None]
+    if not given:
+        return None
+    _, count, tokens = given[0].shape
+    ids = np.full((len(given), length // (tokens // 2), count, tokens), -1, np.int64)
+    for row, own in zip(ids, given):
+        row[: len(own)] = own
+    valid = ids >= 0
+    return Neighbours(torch.from_numpy(np.where(valid, ids, 0)), torch.from_numpy(valid))
 
 
 def refuse_unbounded_memory(decoder: Any) -> None:

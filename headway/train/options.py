@@ -38,6 +38,7 @@ class TrainKeywords(TypedDict, total=False):
     from_model: str | Path | None
     lora: int | LoraConfig | None
     tokenizer: str | Path | None
+    index: str | Path | None
     device: str
     allow_changes: bool
     log: str | Sequence[str | Logger]
@@ -72,6 +73,7 @@ class TrainOptions:
     from_model: fine-tune this model, a directory or a name
     lora: train an adapter of this rank instead, or as a LoraConfig says; `out` is then an adapter directory
     tokenizer: use that of this model or file
+    index: retrieve from this folder, which `headway index` has made: see docs/retro.md
     device: "auto", "cpu", "cuda", …
     allow_changes: resume even though text or settings have changed
     log: "tensorboard,csv", or a list of names and Loggers: see headway.train.loggers
@@ -96,6 +98,7 @@ class TrainOptions:
     from_model: str | Path | None = None
     lora: int | LoraConfig | None = None
     tokenizer: str | Path | None = None
+    index: str | Path | None = None
     device: str = "auto"
     allow_changes: bool = False
     log: str | Sequence[str | Logger] = ()

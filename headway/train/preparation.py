@@ -11,14 +11,15 @@ def log_nothing(message: str) -> None: ...
 
 
 class EncodingProgress:
-    """How much of a corpus is encoded, and how long the rest will take."""
+    """How much of a corpus is encoded, or searched for, and how long the rest will take."""
 
-    def __init__(self, log: Log, total: int, unit: str) -> None:
+    def __init__(self, log: Log, total: int, unit: str, verbs: tuple[str, str] = ("encoding", "encoded")) -> None:
         self.log = log
         self.total = total
         self.unit = unit
         self.started = self.reported = time.monotonic()
-        log(f"encoding {total:,} {unit}")
+        self.done = verbs[1]
+        log(f"{verbs[0]} {total:,} {unit}")
 
     def on_rows(self, count: int) -> None:
         now = time.monotonic()
@@ -27,4 +28,4 @@ class EncodingProgress:
         self.reported = now
         left = (now - self.started) * (self.total - count) / count
         minutes, seconds = divmod(round(left), 60)
-        self.log(f"encoded {count:,} of {self.total:,} {self.unit}, {minutes}:{seconds:02} left")
+        self.log(f"{self.done} {count:,} of {self.total:,} {self.unit}, {minutes}:{seconds:02} left")

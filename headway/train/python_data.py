@@ -34,7 +34,7 @@ TrainingData = Any  # pairs, texts, a table, a generator, a path, a Corpus or se
 def read_data(data: TrainingData, options: TrainOptions) -> TrainingTexts:
     """Find or copy the text, count it, and hold some of it out if no validation text is given."""
     if isinstance(data, TrainingFiles) and not data.task:
-        return read_texts(data)
+        return read_texts(data, by_documents=bool(options.index))
     if options.task or isinstance(data, TrainingFiles):
         return read_task_texts(data, options)
     training = _open_all(data, options, "data")
@@ -50,7 +50,7 @@ def read_data(data: TrainingData, options: TrainOptions) -> TrainingTexts:
             wrong = "several corpora are" if len(texts) > 1 else "both_ways and noise are"
             raise ConfigError(f"{wrong} for pairs. Give one text to a language model.", "data")
         valid = [text for text in validation if isinstance(text, TextCorpus)]
-        return read_running_text(texts[0], valid[0] if valid else None, "data")
+        return read_running_text(texts[0], valid[0] if valid else None, "data", bool(options.index))
     pairs = [corpus for corpus in training if isinstance(corpus, ParallelCorpus)]
     valid_pairs = [corpus for corpus in validation if isinstance(corpus, ParallelCorpus)]
     given = TrainingFiles(both_ways=options.both_ways, vary=options.noise, weights=[p.weight for p in pairs])

@@ -19,7 +19,7 @@ FIXED_SETTINGS = (
 FREE_SETTINGS = (
     "search", "train.steps", "train.epochs", "train.seconds", "train.validate_every", "train.patience", "train.metric",
     "train.decode_lines", "train.keep_last", "train.keep_best", "train.average", "train.log_every", "train.compile",
-    "train.micro_batch_tokens", "train.cuda_graphs", "train.shortlist",
+    "train.micro_batch_tokens", "train.cuda_graphs", "train.shortlist", "train.index",
 )  # fmt: skip
 # These change the batches of an epoch, so that training resumes with the next one.
 REBATCHING_SETTINGS = ("text", "train.batch_tokens", "train.max_tokens", "train.seed", "train.compile", "train.batches")

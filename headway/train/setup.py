@@ -41,6 +41,7 @@ from headway.train.line_dataset import LineDataset, encode_text_lines
 from headway.train.lm_dataset import ContiguousTextDataset, TextDataset, encode_text_file, make_validation_dataset
 from headway.train.preparation import Log, log_nothing
 from headway.train.resume import find_changes
+from headway.train.retrieval_dataset import make_retrieval_datasets
 from headway.train.sources import TrainingFiles, TrainingTexts, unique_values
 from headway.train.task_dataset import TaskDataset
 from headway.train.task_setup import add_new_head, collect_task_layers
@@ -362,6 +363,8 @@ def make_datasets(
             rows, valid_rows = (encode_text_lines(text, tokenizers.target, log) for text in both)
             lines = settings.objective.lines
             return LineDataset(rows, max_tokens, lines), LineDataset(valid_rows, max_tokens, lines)
+        if config.model.decoder.retrieval is not None:
+            return make_retrieval_datasets(config, texts, tokenizers.target, log)
         stream, valid_stream = (encode_text_file(text, tokenizers.target, log) for text in both)
         validation = make_validation_dataset(valid_stream, max_tokens, settings.objective)
         if settings.objective.carry:

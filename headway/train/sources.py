@@ -5,6 +5,7 @@ TrainingFiles (what the user named) ─► read_texts() ─► TrainingTexts (co
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import islice
 
 from headway.config.presets import CorpusStatistics
 from headway.data.corpora import ParallelCorpus, TextCorpus, open_parallel, open_text
@@ -13,6 +14,7 @@ from headway.data.noise import add_noise
 from headway.data.parallel_files import Pair, ParallelFiles, language_from_filename, languages_from_filename
 from headway.errors import ConfigError, HeadwayError
 from headway.files.cache import fingerprint
+from headway.retrieval.indexed_text import find_document_rule
 from headway.train.overlap import describe_pair_overlap, describe_text_overlap
 
 MAX_HELD_OUT_LINES = 1000  # of a corpus, for validation, if no validation text is given
@@ -148,12 +150,14 @@ class TrainingTexts:
         return fingerprint([*parts, self.valid_text.identity if self.valid_text else ""])
 
 
-def read_texts(files: TrainingFiles) -> TrainingTexts:
-    """Find and count the corpora; hold some pairs or lines out if no validation text was given."""
+def read_texts(files: TrainingFiles, by_documents: bool = False) -> TrainingTexts:
+    """Find and count the corpora; hold some pairs or lines out if no validation text was given: with `by_documents`,
+    no part of a document."""
     files.check()
     if files.text:
         valid_text = _refuse_empty(open_text(files.valid_text), files.valid_text) if files.valid_text else None
-        return read_running_text(_refuse_empty(open_text(files.text), files.text), valid_text, files.text[0])
+        text = _refuse_empty(open_text(files.text), files.text)
+        return read_running_text(text, valid_text, files.text[0], by_documents)
     pairs = _read_corpora(files, files.source, files.target, files.pairs)
     valid = _read_corpora(files, files.valid_source, files.valid_target, files.valid_pairs)
     return complete_texts(pairs, valid, files)
@@ -205,12 +209,15 @@ def _count_lines(corpora: Sequence[ParallelCorpus]) -> int:
     return sum(p.counts.lines for p in corpora)
 
 
-def read_running_text(text: TextCorpus, valid_text: TextCorpus | None, name: str) -> TrainingTexts:
+def read_running_text(
+    text: TextCorpus, valid_text: TextCorpus | None, name: str, by_documents: bool = False
+) -> TrainingTexts:
     """Running text, and that to validate on, or some of it held out. `name` is what errors call it."""
     if valid_text is not None:
         warnings = [warning] if (warning := describe_text_overlap(text, valid_text)) else []
         return TrainingTexts(text=text, valid_text=valid_text, warnings=warnings)
     held = min(MAX_HELD_OUT_LINES, text.counts.lines // 20) or 1
+    held = hold_out_documents(text, held) if by_documents else held
     training, valid = text.split(held)
     if not training.counts.nonempty or not valid.counts.nonempty:
         raise HeadwayError(
@@ -218,6 +225,18 @@ def read_running_text(text: TextCorpus, valid_text: TextCorpus | None, name: str
         )
     note = f"no validation text was given: the last {_format_count(held, 'line').removeprefix('1 ')} held out for it"
     return TrainingTexts(text=training, valid_text=valid, notes=[note])
+
+
+def hold_out_documents(text: TextCorpus, held: int) -> int:
+    """So many lines, and those before them that belong to the same document."""
+    if find_document_rule(text.read()) == "lines":
+        return held
+    start, after_gap = 0, True
+    for number, line in enumerate(islice(text.read(), text.counts.lines - held + 1)):
+        if after_gap and line.strip():
+            start = number
+        after_gap = not line.strip()
+    return text.counts.lines - start if start else held
 
 
 def _refuse_empty(text: TextCorpus, paths: Sequence[str]) -> TextCorpus:

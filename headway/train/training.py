@@ -11,6 +11,7 @@ from typing import Any, Unpack
 import torch
 
 from headway.config.config import Config
+from headway.config.presets import find_preset
 from headway.config.sources import Layer, compose, find_old_names
 from headway.device import choose_device
 from headway.errors import HeadwayError
@@ -26,6 +27,7 @@ from headway.train.prewarm import prewarm_torch
 from headway.train.progress import ProgressListener, SilentProgress
 from headway.train.python_data import TrainingData, given_languages, read_data
 from headway.train.result import TrainingResult
+from headway.train.retrieval_dataset import index_settings
 from headway.train.run import TrainingRun
 from headway.train.setup import (
     PretrainedModel,
@@ -129,13 +131,13 @@ def compose_setup(
         texts = replace(texts, pairs=add_placeholders(texts.pairs, config.train.placeholder_share))
     given = pretrained.tokenizers if pretrained else None
     saved = _saved_tokenizers(out) if out else None
-    if options.tokenizer:
-        given, layer = load_tokenizers(Path(options.tokenizer), config)
+    if tokenizer := find_tokenizer(options):
+        given, layer = load_tokenizers(tokenizer, config)
         layers = [*layers, layer]
         if saved and saved.fingerprints != given.fingerprints:
             raise HeadwayError(
-                f"{out} holds a run with another vocabulary than that of {options.tokenizer}. Leave out --tokenizer, "
-                "or choose another --out."
+                f"{out} holds a run with another vocabulary than that of {tokenizer}. Leave it out, or choose "
+                "another --out."
             )
     with prewarm_torch(device):
         tokenizers = saved or given or make_tokenizers(config, texts, listener.on_note)
@@ -156,7 +158,28 @@ def _collect(
     alone = not is_distributed()  # several processes would measure different speeds
     resumed = Config.load(out / "config.json") if out and list_checkpoints(out) else None
     languages = given_languages(data, options)
-    return collect_layers(texts, languages, base, options.layers(), pretrained, device if alone else None, resumed)
+    upper = options.layers()
+    if options.index:
+        upper.insert(0, index_layer(options, base, pretrained))
+    return collect_layers(texts, languages, base, upper, pretrained, device if alone else None, resumed)
+
+
+def index_layer(options: TrainOptions, base: Any, pretrained: PretrainedModel | None) -> Layer:
+    """What follows from the index: a model that retrieves, in its chunks. Above the preset, which may say more."""
+    if pretrained is not None or isinstance(base, Config):
+        known: Any = pretrained.config if pretrained is not None else base
+        has_retrieval = known.model.decoder.retrieval is not None
+    else:
+        has_retrieval = base != "auto" and "retrieval" in find_preset(base)["model"].get("decoder", {})
+    assert options.index
+    return Layer("flag --index" if options.flags else "index", index_settings(options.index, has_retrieval))
+
+
+def find_tokenizer(options: TrainOptions) -> Path | None:
+    """The one that is named, or that of the index, whose chunks are made of its tokens."""
+    if options.tokenizer or not options.index or options.from_model:
+        return Path(options.tokenizer) if options.tokenizer else None
+    return Path(options.index) / "tokenizer.json"
 
 
 def _load_pretrained(options: TrainOptions, texts: TrainingTexts) -> PretrainedModel | None:

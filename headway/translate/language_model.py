@@ -3,19 +3,25 @@ vectors of texts.
 
 Made by `headway.load` of a causal model (GPT) or a masked one (BERT), which only reads."""
 
+import functools
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import torch
+from torch import Tensor
+
 from headway.config.objective_kinds import continues_text
 from headway.config.search import Search
 from headway.decode import decode, stream
 from headway.decode.reference.model import ModelStepper
+from headway.decode.reference.retrieval import RetrievalStepper
 from headway.decode.reference.several_ends import SeveralEnds
 from headway.errors import ConfigError, HeadwayError, did_you_mean
 from headway.files.notebook_html import render_table
 from headway.nn.positions.positions import Learned
+from headway.nn.sequence import Neighbours
 from headway.storage.model_dir import LoadedModel
 from headway.text.lm_text import encode_after_line_end, frame_text, line_end_id
 from headway.text.tokenizer.special_tokens import SpecialTokens
@@ -30,6 +36,7 @@ from headway.translate.reloading import (
     reload_model,
     require_load_settings,
 )
+from headway.translate.retriever import Retriever, open_retriever
 from headway.translate.text_vectors import embed_texts
 
 if TYPE_CHECKING:
@@ -41,6 +48,7 @@ if TYPE_CHECKING:
     from headway.translate.backends import Engines
     from headway.workflows.evaluation import Perplexity
 
+NO_INDEX = "none"  # read and write without neighbours
 DEFAULT_LENGTH = 200  # new tokens
 LENGTH_SETTINGS = ("max_length", "max_extra", "max_ratio")  # of a Search; a language model has `length` instead
 
@@ -64,6 +72,9 @@ class LanguageModel:
         self.tokenizer = tokenizers.target
         self._model_stepper = ModelStepper(self.model.eval(), "float32" if engines is None else engines.precision)
         self.stepper: Any = self._model_stepper
+        self.index: str | Path | None = None  # to retrieve from; None: that of the training, if any; "none": nothing
+        if self.retrieves:
+            self.stepper = RetrievalStepper(self._model_stepper, self._retrieve)
         if ends := getattr(self.tokenizer, "other_ends", ()):
             self.stepper = SeveralEnds(self.stepper, self.tokenizer.end, ends)
         # Models of other toolkits may write every id, as they do there.
@@ -100,6 +111,38 @@ class LanguageModel:
         copied = load_settings(self._load_settings())
         assert isinstance(copied, LanguageModel)
         return copied
+
+    @property
+    def retrieves(self) -> bool:
+        """Whether it attends to neighbours from an index (RETRO)."""
+        return self.config.model.decoder.retrieval is not None
+
+    def with_index(self, folder: str | Path) -> "LanguageModel":
+        """This model with neighbours from another index; from none with "none". It shares the weights of this one."""
+        other = LanguageModel(self.loaded, self.engines)
+        other._adapted, other.index = self._adapted, folder
+        _ = other.retriever  # an error comes now, and not with the first text
+        return other
+
+    @functools.cached_property
+    def retriever(self) -> Retriever | None:
+        """What looks up neighbours; None if nothing does."""
+        if (not self.retrieves and self.index is None) or str(self.index) == NO_INDEX:
+            return None
+        return open_retriever(self.config, self.tokenizer, self.index)
+
+    def neighbours_of(self, ids: Sequence[int]) -> Neighbours | None:
+        """Of all complete chunks of a text, given as all ids that the model reads; None without retrieval."""
+        retriever = self.retriever
+        count = 0 if retriever is None else len(ids) // retriever.index.chunk_tokens
+        if retriever is None or not count:
+            return None
+        size = retriever.index.chunk_tokens
+        chunks = torch.tensor(ids[: count * size], device=self.model.device).view(count, size)
+        return Neighbours(*(part.transpose(0, 1) for part in retriever(chunks)))
+
+    def _retrieve(self, chunks: Tensor) -> Neighbours | None:
+        return None if self.retriever is None else self.retriever(chunks)
 
     def with_adapter(self, folder: str | Path) -> "LanguageModel":
         """This model with an adapter: another one, which shares the weights of this one."""

@@ -3,7 +3,10 @@
 import math
 import time
 from collections.abc import Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from headway.errors import HeadwayError
@@ -15,7 +18,9 @@ from headway.translate.retry_budget import count_skipped_retries
 from headway.translate.translator import Translator
 
 if TYPE_CHECKING:
+    from headway.train.retrieval_dataset import WholeRetrievalDataset
     from headway.translate.language_model import LanguageModel
+    from headway.translate.retriever import Retriever
 
 MIN_PERPLEXITY_TOKENS = 3
 
@@ -112,6 +117,20 @@ def measure_denoising(translator: Translator, lines: Sequence[str]) -> Perplexit
     return Perplexity(measured.loss, measured.tokens, characters)
 
 
+def read_with_neighbours(retriever: "Retriever", text: str, folder: Path, length: int) -> "WholeRetrievalDataset":
+    """A text with the neighbours of its chunks, which are never from documents that begin like its own."""
+    from headway.retrieval.indexed_text import open_indexed_text, write_indexed_text
+    from headway.retrieval.neighbour_search import find_neighbours
+    from headway.train.retrieval_dataset import WholeRetrievalDataset
+
+    index = retriever.index
+    write_indexed_text(folder, text.removesuffix("\n").split("\n"), index.document_rule, index.tokenizer)
+    indexed = open_indexed_text(folder)
+    count = len(indexed.ids) // index.chunk_tokens
+    rows = find_neighbours(index, indexed, retriever.count, 0, count).rows
+    return WholeRetrievalDataset(indexed, rows, index, length)
+
+
 def measure_perplexity(model: "LanguageModel", text: str) -> Perplexity:
     """Of a text, read in pieces as long as those of the training. One that was trained in random orders reads it from
     left to right, as every other language model. A model that tells next sentences reads pairs, if the text has
@@ -133,6 +152,11 @@ def measure_perplexity(model: "LanguageModel", text: str) -> Perplexity:
     dataset: Any = make_validation_dataset(ids, config.train.max_tokens, config.train.objective)
     if model.reads_pairs and has_documents(sentences := encode_documents(text.split("\n"), model.tokenizer)):
         dataset = DocumentPairs(sentences, config.train.max_tokens, 0)
-    measured = mean_loss(model.network, dataset, config, training_special_tokens(config, model.loaded.tokenizers))
+    with ExitStack() as files:
+        if model.retriever is not None:
+            folder = Path(files.enter_context(TemporaryDirectory(prefix="headway-")))
+            dataset = read_with_neighbours(model.retriever, text, folder, config.train.max_tokens)
+        special = training_special_tokens(config, model.loaded.tokenizers)
+        measured = mean_loss(model.network, dataset, config, special)
     characters = len(text) * measured.tokens / (len(ids) - 1)  # the first id is not part of the text
     return Perplexity(measured.loss, measured.tokens, characters, *measured[2:])

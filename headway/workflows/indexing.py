@@ -25,6 +25,7 @@ class ChunkIndexRequest:
     vocabulary: int | None = None  # entries of a tokenizer that is learned
     model: str = ""  # that makes vectors; "": a hashed bag of n-grams
     device: str = "auto"
+    approximate: bool = False  # search by faiss
     overwrite: bool = False
 
 
@@ -47,7 +48,9 @@ def index_chunks(
         from headway.translate.text_vectors import load_embedder
 
         embedder = load_embedder(request.model, request.device)
-    settings = ChunkIndexSettings(request.chunk_tokens, request.width, name_model(request.model) or "ngrams")
+    settings = ChunkIndexSettings(
+        request.chunk_tokens, request.width, name_model(request.model) or "ngrams", request.approximate
+    )
     source = ChunkIndexSource(text.identity, text.read, find_tokenizer(request, text, log), rule)
     return build_chunk_index(
         request.out, source, settings, embedder, overwrite=request.overwrite, log=log, on_chunks=on_chunks

@@ -52,6 +52,7 @@ if TYPE_CHECKING:
 @options.models
 @options.adapter
 @option("--compare", multiple=True, metavar="MODEL", group="Model", help="Model to compare with; may be repeated.")
+@options.index
 @options.direction
 @options.device
 @options.engine_options
@@ -110,7 +111,8 @@ if TYPE_CHECKING:
 @options.penalty
 @options.shortlist
 def evaluate(
-    models: tuple[str, ...], adapter: str | None, compare: tuple[str, ...], source_language: str, to: str, device: str,
+    models: tuple[str, ...], adapter: str | None, compare: tuple[str, ...], index: str | None,
+    source_language: str, to: str, device: str,
     engine: "EngineName", compute: "Compute", threads: int | None, source: str | None, target: str | None,
     pairs: str | None, columns: tuple[str, str] | None, text: str | None, data: tuple[str, ...], example_count: int,
     output: Path | None, no_split: bool, metrics: str | None, comet_model: str, lowercase: bool, tokenize: str,
@@ -134,7 +136,9 @@ def evaluate(
     if text and not models:
         raise click.UsageError("--text needs a language model: give --model.", click.get_current_context())
     if text:
-        return print_perplexity((*models, *compare), text, load_one, adapter)
+        return print_perplexity((*models, *compare), text, load_one, adapter, index)
+    if index:
+        raise click.UsageError("--index is for the perplexity of a text: give --text.", click.get_current_context())
     check_pair_files(source, target, pairs, columns, output)
     if output and not output.parent.is_dir():
         raise click.UsageError(f"--out: there is no folder {output.parent}.", click.get_current_context())
@@ -302,7 +306,9 @@ def print_problem_scores(
         log(f"wrote the answers to {output}")
 
 
-def print_perplexity(models: tuple[str, ...], text: str, load: "LoadModel", adapter: str | None = None) -> None:
+def print_perplexity(
+    models: tuple[str, ...], text: str, load: "LoadModel", adapter: str | None = None, index: str | None = None
+) -> None:
     from headway.config.objective_kinds import TASKS, is_denoising
     from headway.errors import HeadwayError
     from headway.files.text_files import read_lines
@@ -320,6 +326,8 @@ def print_perplexity(models: tuple[str, ...], text: str, load: "LoadModel", adap
             raise HeadwayError(f"{path} was trained for the task {objective}: give its test data as --data.")
         if adapter and path == models[0]:
             model = model.with_adapter(adapter)
+        if index and isinstance(model, LanguageModel):
+            model = model.with_index(index)
         if isinstance(model, LanguageModel):
             result = model.perplexity(content)
         else:

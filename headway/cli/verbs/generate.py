@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 @click.argument("prompts", metavar="[PROMPT]...", nargs=-1)
 @option("--model", "-m", required=True, metavar="MODEL", group="Model", help="Model directory or name.")
 @options.adapter
+@options.index
 @options.device
 @options.compute
 @option(
@@ -51,7 +52,13 @@ if TYPE_CHECKING:
 @option("--beam-size", "-b", type=int, group="Search", help="Beam search instead of sampling; 1 is greedy search.")
 @options.no_repeat_ngram
 def generate(
-    prompts: tuple[str, ...], model: str, adapter: str | None, device: str, compute: "Compute", **settings: Any
+    prompts: tuple[str, ...],
+    model: str,
+    adapter: str | None,
+    index: str | None,
+    device: str,
+    compute: "Compute",
+    **settings: Any,
 ) -> None:
     """Continue a text with a language model. The text is printed as it is generated.
 
@@ -65,6 +72,7 @@ def generate(
     if not isinstance(loaded, LanguageModel):
         raise HeadwayError(f"{model} is a translator. Try: headway translate --model {model}")
     loaded = loaded.with_adapter(adapter) if adapter else loaded
+    loaded = loaded.with_index(index) if index else loaded
     if prompts == ("-",) and sys.stdin.isatty():
         log("type a prompt and Enter; end with Ctrl-D")
     for number, prompt in enumerate(read_prompts(prompts)):

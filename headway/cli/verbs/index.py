@@ -45,6 +45,10 @@ CHUNK_OPTIONS = ("documents", "chunk_tokens", "width", "tokenizer", "vocabulary"
     "that they are found by words alone.",
 )  # fmt: skip
 @options.device
+@option(
+    "--approximate", is_flag=True, group="Chunks",
+    help="Search by faiss, which finds nearly all of the nearest chunks, and large indexes in much less time.",
+)  # fmt: skip
 @option("--chunk-tokens", type=click.IntRange(2, 4096), default=64, group="Chunks", help="Tokens of a chunk.")
 @option(
     "--width", type=click.IntRange(8, 65536), default=512, group="Chunks", help="Width of vectors without a model.",

@@ -11,7 +11,7 @@ from headway.cli.train_setup import print_settings, read_assignments, run_traini
 from headway.config.objective_kinds import TASKS
 
 # Those that are keywords of headway.train under the same name; the rest is about files.
-OPTION_NAMES = ("objective", "task", "steps", "epochs", "seconds", "seed", "device", "allow_changes")
+OPTION_NAMES = ("objective", "task", "steps", "epochs", "seconds", "seed", "device", "allow_changes", "index")
 
 
 @click.command(
@@ -28,6 +28,10 @@ OPTION_NAMES = ("objective", "task", "steps", "epochs", "seconds", "seed", "devi
             "with your own validation text, for twenty minutes",
         ),
         ("headway train --text corpus.txt --out my-lm", "a language model"),
+        (
+            "headway train --text corpus.txt --index corpus-index --out my-retro",
+            "one that retrieves: see docs/retro.md",
+        ),
         ("headway train --task classify --data mails.tsv --out my-classifier", "labels of texts: see docs/tasks.md"),
         ("headway train --task solve --data train.jsonl --out my-solver", "answers to problems: see docs/transnar.md"),
         (
@@ -115,6 +119,10 @@ OPTION_NAMES = ("objective", "task", "steps", "epochs", "seconds", "seed", "devi
 )
 @option("--text", multiple=True, metavar="FILE", group="Text", help="Text for a language model, instead of pairs.")
 @option("--valid-text", multiple=True, metavar="FILE", group="Text", help="Validation text for a language model.")
+@option(
+    "--index", metavar="DIR", group="Text",
+    help="With --text: a model that retrieves from this index, which headway index has made.",
+)  # fmt: skip
 @option(
     "--task",
     type=click.Choice(TASKS),
