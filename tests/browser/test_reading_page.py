@@ -154,8 +154,7 @@ def test_what_tasks_say_is_shown(page: Look, axe: str) -> None:
         assert page.page.inner_text("#result .output").strip()
         assert violations(page, axe, RULES) == [], model
         for panel in ("inside", "layer", "vectors", "beam", "attribution", "compare"):
-            page.tab(panel).page.wait_for_timeout(50)
-            assert len(page.page.inner_text("#panel")) > 40
+            page.tab(panel).page.wait_for_function("() => document.querySelector('#panel').innerText.length > 40")
     assert page.faults == []
 
 
@@ -191,8 +190,7 @@ def test_iterations_are_shown(page: Look, axe: str) -> None:
     at(page, "at-once", panel="probabilities", iteration=10, step=1)
     page.page.wait_for_selector("#seen, #bars")
     for panel in ("attribution", "compare", "layer", "inside", "vectors"):
-        page.tab(panel).page.wait_for_timeout(50)
-        assert len(page.page.inner_text("#panel")) > 40
+        page.tab(panel).page.wait_for_function("() => document.querySelector('#panel').innerText.length > 40")
     assert page.faults == []
 
 
