@@ -46,12 +46,12 @@ def usual_verb(kind: str) -> str:
 
 def shown_kind(kind: str) -> str:
     """What a model with this objective does with a text, for those who show it: "translation", "denoising", "causal",
-    "masked", or its task."""
+    "masked", or its task; "causal" of a model that solves problems, too."""
     if reads_pairs(kind):
         return "translation"
     if is_denoising(kind):
         return "denoising"
-    return "causal" if continues_text(kind) else kind
+    return "causal" if continues_text(kind) or kind == "solve" else kind
 
 
 def continues_text(kind: str) -> bool:

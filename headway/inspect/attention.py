@@ -15,9 +15,14 @@ if TYPE_CHECKING:
     from headway.translate.language_model import LanguageModel
     from headway.translate.translator import Translator
 
-AttentionKind = Literal["encoder", "decoder", "cross"]
+AttentionKind = Literal["encoder", "decoder", "cross", "nodes"]
 
-ATTENTION_PATHS = {"encoder": "encoder.{}.self", "decoder": "decoder.{}.self", "cross": "decoder.{}.cross"}
+ATTENTION_PATHS = {
+    "encoder": "encoder.{}.self",
+    "decoder": "decoder.{}.self",
+    "cross": "decoder.{}.cross",
+    "nodes": "decoder.{}.nodes",
+}
 ATTENTION_KINDS: dict[str, list[AttentionKind]] = {
     "translation": ["cross", "encoder", "decoder"],
     "causal": ["decoder"],
@@ -55,9 +60,11 @@ def format_token(piece: str) -> str:
 
 
 def read_attention(trace: Trace, kind: AttentionKind | None = None, layer: int = 0) -> AttentionMap:
-    """`kind`: encoder or decoder self-attention, or cross-attention; None is cross, or what the model has. `layer`
-    counts from 1; 0 is the last that has weights."""
+    """`kind`: encoder or decoder self-attention, or cross-attention, or that to the nodes of a graph; None is one of
+    the last two, or what the model has. `layer` counts from 1; 0 is the last that has weights."""
     known = ATTENTION_KINDS[trace.kind]
+    if "reasoner.output" in trace.tensors:
+        known = ["nodes", *known]
     kind = kind or known[0]
     if kind not in known:
         raise HeadwayError(f'this model has no attention of the kind "{kind}". It has: {", ".join(known)}.')
@@ -83,7 +90,8 @@ def read_attention(trace: Trace, kind: AttentionKind | None = None, layer: int =
     target = trace.target.pieces
     predicted = list(trace.written.pieces)
     predicted += ["…"] * (len(target) - len(predicted))  # after an output that was cut, the next token is unknown
-    queries, keys = {"encoder": (source, source), "decoder": (predicted, target), "cross": (predicted, source)}[kind]
+    queries, keys = {"encoder": (source, source), "decoder": (predicted, target), "cross": (predicted, source),
+                     "nodes": (predicted, source)}[kind]  # fmt: skip
     if weights.dim() != 3 or weights.shape[1:] != (len(queries), len(keys)):
         raise HeadwayError(
             f"this trace is inconsistent: {len(queries)} queries and {len(keys)} keys have weights of the shape "

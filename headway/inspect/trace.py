@@ -35,10 +35,15 @@ class Trace:
     """One text in one model. Position t of the decoder has read target[0 … t] and predicts written[t].
 
     Tensors have no batch axis and are float32 on the CPU: T queries, S keys, H heads, G key groups, D head width,
-    d model width, V vocabulary. SIDE is encoder or decoder, LAYER counts from 0, SUB is self, cross or feedforward.
+    d model width, V vocabulary. SIDE is encoder or decoder, LAYER counts from 0, SUB is self, cross, nodes or
+    feedforward. Of a model with a graph reasoner `source` has the names of the nodes.
 
         SIDE.embedded                              (T, d)     token embeddings and positions, before the first layer
         encoder.output                             (S, d)     what cross-attention attends to
+        reasoner.states, reasoner.heard            (R + 1, N, w)  (R, N, N)  of N nodes before and after R rounds; of
+                                                   the channels that a node heard, the share of each sender
+        reasoner.pointers, reasoner.marks          (N, N)  (N,)  probabilities
+        reasoner.output                            (N, d)     what decoder layers listen to
         SIDE.LAYER.SUB.q, k, v                     (H, T, D)  (G, S, D)  (G, S, D)
         SIDE.LAYER.SUB.scores, weights             (H, T, S)  before the mask and the softmax, and after
         SIDE.LAYER.feedforward.router              (T, E)     router scores of E experts, where there are some

@@ -20,12 +20,14 @@ from headway.inspect.iteration_tracer import choose_traced, trace_iterations, wr
 from headway.inspect.output_scores import scores_tokens
 from headway.inspect.trace import Tokens, Trace, TraceKind
 from headway.nn.context import ForwardReport
+from headway.nn.graphs import Graphs
 from headway.nn.sequence import Neighbours
 from headway.nn.transformer import Transformer
 from headway.text.segment.sentences import split_sentences
 from headway.text.segment.wrapped_lines import unwrap_text
 from headway.text.spans.uppercase import lowercased
 from headway.text.tokenizer.tokenizer import Tokenizer
+from headway.translate.graph_batches import collate_graphs
 from headway.translate.options import TranslateOptions
 from headway.translate.search import Request, TranslationStages, translate_requests
 
@@ -43,12 +45,17 @@ def trace_forward(
     target: Sequence[int],
     second: int = 0,
     neighbours: Neighbours | None = None,
+    graphs: Graphs | None = None,
 ) -> dict[str, Tensor]:
     """All tensors of a forward pass over one row of ids, by name (see Trace). A side without ids is not run. second:
-    where the second of two texts begins in the source; 0: there is one."""
+    where the second of two texts begins in the source; 0: there is one. graphs: one, for a model with a reasoner."""
     report = ForwardReport(trace={})
     tensors = report.trace
     assert tensors is not None
+    nodes = None
+    if graphs is not None and model.reasoner is not None:
+        nodes = model.reasoner(graphs.to(model.device), report).memory
+        tensors["reasoner.output"] = nodes.values
     segments: Tensor | None = None
     if second and model.config.embedding.segments > 1:
         segments = (torch.arange(len(source), device=model.device) >= second).long()[None]
@@ -57,7 +64,7 @@ def trace_forward(
     memory = model.encode(read, segments=segments, report=report) if source else None
     if target:
         ids = torch.tensor([target], device=model.device)
-        hidden = model.decode(ids, memory=memory, report=report, neighbours=neighbours)
+        hidden = model.decode(ids, memory=memory, nodes=nodes, report=report, neighbours=neighbours)
     else:
         assert memory is not None
         hidden = memory.values
@@ -158,6 +165,8 @@ def trace_text(model: "LanguageModel", text: str, settings: Mapping[str, Any]) -
     hidden: of a masked language model: tokens of the text, counted from 0, that it is to guess."""
     if not isinstance(text, str):
         raise HeadwayError(f"the text must be a string, not {text!r}.")
+    if model.config.train.objective.kind == "solve":
+        return _trace_problem(model, text, settings)
     if not continues_text(model.config.train.objective.kind):
         return _trace_encoder(model, text, settings)
     tokenizer = model.tokenizer
@@ -201,6 +210,35 @@ def _check_length(model: "LanguageModel", count: int) -> None:
             f"this text has {count} tokens, and a trace, which has weights for every pair of them, at most "
             f"{max_tokens - 1}. Trace a shorter one."
         )
+
+
+def _trace_problem(model: Any, text: str, settings: Mapping[str, Any]) -> Trace:
+    """A Solver: what it read are the names of the nodes of the problem's graph, if it has one."""
+    given = {name: value for name, value in settings.items() if value is not None and name != "length"}
+    if more := sorted(given.keys() - {"beam_size", "sample"}):
+        raise ConfigError(f"a problem has one answer, which is searched for: leave out {more[0]}.")
+    if not text.strip():
+        raise HeadwayError("there is nothing to trace: give a problem.")
+    posed = model.pose(text)
+    steps: list[BeamStep] = []
+    prefix = posed.ids[1:]
+    found = [Hypothesis(prefix, 0.0, 0.0, [], False, len(prefix))]
+    if settings.get("length") != 0:
+        found = model.search_answers([posed], given.get("beam_size") or 1, steps.append)[0]
+    tokenizer, start = model.tokenizer, model.special_tokens.start
+    graphs = collate_graphs([posed.graph])
+    tensors = trace_forward(model.model, [], [start, *found[0].ids], graphs=graphs)
+    has_nodes = "reasoner.output" in tensors
+    return Trace(
+        kind="causal",
+        text=text,
+        output=model.decode(found[0].ids, start),
+        source=Tokens([-1] * len(posed.names) * has_nodes, list(posed.names) * has_nodes),
+        search={},
+        model=model.config.model.to_dict(),
+        tensors=tensors,
+        **_output_fields(tokenizer, [start, *found[0].ids], found, steps, tensors),
+    )
 
 
 def _trace_encoder(model: "LanguageModel", text: str, settings: Mapping[str, Any]) -> Trace:

@@ -70,7 +70,8 @@ class ServedModel:
     @property
     def is_encoder(self) -> bool:
         """Whether it is an encoder alone: a masked language model, or a task on top of one."""
-        return not has_source(self.summary.objective) and not self.is_causal
+        objective = self.summary.objective
+        return not has_source(objective) and not self.is_causal and objective != "solve"
 
     @property
     def language_model(self) -> "LanguageModel":

@@ -38,10 +38,12 @@ def trace_tokens(model: ServedModel, body: Any) -> dict[str, Any]:
     """All tensors of a forward pass over these tokens. A side that the model does not have is ignored."""
     from headway.inspect.ablation import ablate_network
     from headway.inspect.tracer import trace_forward
+    from headway.translate.solver import Solver
 
     read = check_tokens(model, body)
     network = ablate_network(find_network(model), body.ablate) if body.ablate else find_network(model)
-    return trace_forward(network, read, list_decoder_input(model, body), body.second)
+    graphs = model.loaded.graphs_of(body.written) if isinstance(model.loaded, Solver) else None
+    return trace_forward(network, read, list_decoder_input(model, body), body.second, graphs=graphs)
 
 
 def check_tokens(model: ServedModel, body: Any) -> list[int]:

@@ -17,6 +17,7 @@ from headway.decode import decode
 from headway.decode.batching import batch_by_size
 from headway.decode.padding import pad_rows
 from headway.decode.reference.model import ModelStepper
+from headway.decode.types import Hypothesis, Recorder
 from headway.errors import HeadwayError
 from headway.nn.cache.kv import DecoderState
 from headway.nn.graphs import Graphs
@@ -142,23 +143,40 @@ class Solver(LanguageModel):
         encoded = None if self.encoder is None or graph is None else self.encoder.encode(graph, task)
         return PosedProblem(text, ids, encoded, () if graph is None else graph.names)
 
+    def graphs_of(self, ids: Sequence[int]) -> Graphs | None:
+        """The graph of a problem, and perhaps its answer, that the decoder reads as these ids."""
+        text, found, _ = self.tokenizer.decode(list(ids)).partition("=")
+        return collate_graphs([self.pose(text + found).graph]) if found else None
+
     def _solve_batch(self, posed: Sequence[PosedProblem], beam_size: int) -> list[Answer]:
         stepper = self.stepper.with_graphs([one.graph for one in posed])
-        search = Search(beam_size=beam_size, max_ratio=2.0, max_extra=MORE_TOKENS, alpha=0.0)
-        rows = [[number, *one.ids[1:]] for number, one in enumerate(posed)]
-        found = decode(
-            stepper,
-            *pad_rows(rows, 0, stepper.device),
-            special_tokens=self.special_tokens,
-            search=search,
-            prefixes=[one.ids[1:] for one in posed],
-        )
+        found = self.search_answers(posed, beam_size, stepper=stepper)
         answers = []
         for number, (one, hypotheses) in enumerate(zip(posed, found)):
             best = hypotheses[0]
             text = normalise_answer(self.tokenizer.decode(best.ids[best.prefix :]))
             answers.append(Answer(text, float(torch.tensor(best.logp).exp()), *self._read_nodes(stepper, number, one)))
         return answers
+
+    def search_answers(
+        self,
+        posed: Sequence[PosedProblem],
+        beam_size: int = 1,
+        record: Recorder | None = None,
+        stepper: GraphStepper | None = None,
+    ) -> list[list[Hypothesis]]:
+        """Hypotheses for each problem, best first; `record`: see headway.decode."""
+        stepper = stepper or self.stepper.with_graphs([one.graph for one in posed])
+        search = Search(beam_size=beam_size, max_ratio=2.0, max_extra=MORE_TOKENS, alpha=0.0)
+        rows = [[number, *one.ids[1:]] for number, one in enumerate(posed)]
+        return decode(
+            stepper,
+            *pad_rows(rows, 0, stepper.device),
+            special_tokens=self.special_tokens,
+            search=search,
+            prefixes=[one.ids[1:] for one in posed],
+            record=record,
+        )
 
     @staticmethod
     def _read_nodes(

@@ -34,9 +34,10 @@ if TYPE_CHECKING:
 )
 @option(
     "--kind",
-    type=click.Choice(["encoder", "decoder", "cross"]),
+    type=click.Choice(["encoder", "decoder", "cross", "nodes"]),
     group="Selection",
-    help="Encoder or decoder self-attention, or cross-attention. Default: cross, or what the model has.",
+    help="Encoder or decoder self-attention, cross-attention, or that to the nodes of a graph. Default: one of the "
+    "last two, or what the model has.",
 )
 @option("--layer", type=click.IntRange(min=1), group="Selection", help="Layer, counted from 1. Default: the last.")
 @option(
@@ -49,7 +50,7 @@ if TYPE_CHECKING:
 @options.pictures
 def attend(
     text: str | None, model: str | None, source_language: str, to: str, device: str, traced: str | None,
-    kind: Literal["encoder", "decoder", "cross"] | None, layer: int | None, head: int | None, numbers: bool,
+    kind: Literal["encoder", "decoder", "cross", "nodes"] | None, layer: int | None, head: int | None, numbers: bool,
     png: str | None, svg: str | None,
 ) -> None:  # fmt: skip
     """Show attention weights, in the terminal or as a picture.
@@ -86,7 +87,7 @@ def attend(
 
 def load_attention(
     text: str | None, model: str | None, direction: tuple[str, str], device: str, traced: str | None,
-    kind: Literal["encoder", "decoder", "cross"] | None, layer: int,
+    kind: Literal["encoder", "decoder", "cross", "nodes"] | None, layer: int,
 ) -> "AttentionMap":  # fmt: skip
     """Run a model on the text, or read a saved trace."""
     if (traced and (model or any(direction))) or bool(traced) == (text is not None):

@@ -216,9 +216,10 @@ MAX_PARSED_CHARACTERS = 4096
 
 def parse_problem(text: str) -> tuple[str, Graph] | None:
     """The name of the algorithm and the graph that a text describes, without targets; None of any other text."""
-    text = text.strip()[: MAX_PARSED_CHARACTERS + 1]
     if len(text) > MAX_PARSED_CHARACTERS:
         return None
+    # Tokenizers that do not keep spacing give it back with other spaces.
+    text = " ".join(re.sub("([:=])", r" \1 ", text).split()).replace(" - ", "-")
     if found := NUMBERS.fullmatch(text):
         task, wanted, values = found.groups()
         numbers = [int(value) for value in values.split()]
