@@ -42,23 +42,6 @@ def test_a_model_that_guesses_words(look: Callable[..., Look], masked_dir: Path)
         assert "no decoder" in seen.tab("beam").page.inner_text("#panel")
 
 
-def test_a_mixer_without_attention_weights_says_so(look: Callable[..., Look], train_toy: Callable[..., Path]) -> None:
-    changes = [
-        "--set",
-        "model.decoder.mixer=retention(4)",
-        "--set",
-        "train.steps=20",
-        "--set",
-        "train.validate_every=20",
-    ]
-    with running(train_toy(*changes)) as server:
-        seen = walked(look(url=server.url).open().translate(TEXT))
-        seen.page.check("input[name=kind][value=decoder]")
-        assert "no attention weights" in seen.page.inner_text("#panel [data-unsupported]")
-        seen.tab("inside").page.wait_for_selector(".number-grid")  # what it has
-        assert "no attention weights" in seen.page.inner_text("#panel [data-unsupported]")
-
-
 def opened(chromium: Any, path: Path) -> Look:
     alone = Look(chromium.new_context(offline=True, locale="en").new_page(), "")
     alone.page.goto(path.as_uri())

@@ -213,7 +213,10 @@ def layers_of(table: dict[str, Any]) -> tuple[str, int]:
     return side, table[side]["layers"]
 
 
-@pytest.mark.parametrize("name", EVERY)
+QUICK = ("decoder mixer", "memory_tokens recurrent")  # tests/inspect/test_every_kind.py asks for the answers of all
+
+
+@pytest.mark.parametrize("name", [pytest.param(one, marks=[pytest.mark.slow] * (one not in QUICK)) for one in EVERY])
 def test_every_kind_opens_without_an_empty_panel(page: Look, name: str) -> None:
     side, layers = layers_of(EVERY[name])
     at(page, name.replace(" ", "-"), "A dog.", kind=side)
