@@ -24,8 +24,9 @@ from headway.nn.positions.positions import Learned
 from headway.nn.sequence import Neighbours
 from headway.storage.model_dir import LoadedModel
 from headway.text.lm_text import encode_after_line_end, frame_text, line_end_id
+from headway.text.tokenizer.imported import ImportedTokenizer
 from headway.text.tokenizer.special_tokens import SpecialTokens
-from headway.text.tokenizer.tokenizer import StreamDecoder
+from headway.text.tokenizer.tokenizer import StreamDecoder, Tokenizer
 from headway.translate.adapters import adapt_model
 from headway.translate.masked_words import MaskedWord, fill_masks
 from headway.translate.next_sentence import judge_pair
@@ -60,6 +61,13 @@ class Prompt(NamedTuple):
     prefix: list[int]  # the ids after it
 
 
+def list_suppressed(tokenizer: Tokenizer) -> frozenset[int]:
+    """The ids that a language model never writes. Those of other toolkits write every id that they write there."""
+    if isinstance(tokenizer, ImportedTokenizer):
+        return tokenizer.listed_suppressed
+    return frozenset(tokenizer.control_ids - {tokenizer.end})
+
+
 class LanguageModel:
     """A causal or masked language model: model("Once") gives the prompt and its continuation."""
 
@@ -77,9 +85,7 @@ class LanguageModel:
             self.stepper = RetrievalStepper(self._model_stepper, self._retrieve)
         if ends := getattr(self.tokenizer, "other_ends", ()):
             self.stepper = SeveralEnds(self.stepper, self.tokenizer.end, ends)
-        # Models of other toolkits may write every id, as they do there.
-        written = self.tokenizer.control_ids if self.tokenizer.kind == "imported" else {self.tokenizer.end}
-        suppress = tuple(sorted(self.tokenizer.control_ids - written))
+        suppress = tuple(sorted(list_suppressed(self.tokenizer)))
         start = line_end_id(self.tokenizer)
         self.special_tokens = SpecialTokens(start=start, end=self.tokenizer.end, suppress=suppress)
 

@@ -55,6 +55,27 @@ def test_generate_stops_at_each(tmp_path: Path) -> None:
     assert sorted(written["eos_token_id"]) == sorted(ENDS)
 
 
+@torch.no_grad()
+def test_what_generate_suppresses_is_never_written(tmp_path: Path) -> None:
+    theirs = save_chat_model(tmp_path / "theirs")
+    prompt = "The dog"
+    path = tmp_path / "theirs" / "generation_config.json"
+    for suppressed in (None, [n for n in range(257) if n % 3]):
+        path.write_text(json.dumps({"eos_token_id": ENDS, "suppress_tokens": suppressed, "bad_words_ids": [[6]]}))
+        out = tmp_path / f"ours{bool(suppressed)}"
+        plan_import(str(tmp_path / "theirs"), ImportOptions()).write(out)
+        model = load(out)
+        special, prefix = model.make_prompt(prompt)
+        ids = torch.tensor([[special.start, *prefix]])
+        settings = {"suppress_tokens": suppressed, "bad_words_ids": [[6]], "eos_token_id": ENDS, "pad_token_id": 256}
+        wanted = theirs.generate(ids, do_sample=False, max_new_tokens=9, **settings)[0, ids.shape[1] :].tolist()
+        wanted = wanted[: next((n for n, token in enumerate(wanted) if token in ENDS), len(wanted))]
+        assert model(prompt, beam_size=1, length=9) == model.decode([*prefix, *wanted], special.start)
+        export_model(open_model(out), "huggingface", tmp_path / f"out{bool(suppressed)}", "")
+        written = json.loads((tmp_path / f"out{bool(suppressed)}" / "generation_config.json").read_text())
+        assert written["suppress_tokens"] == sorted({6, *(suppressed or ())})
+
+
 def test_an_end_that_is_no_id_is_refused(tmp_path: Path) -> None:
     save_chat_model(tmp_path / "theirs")
     for ends, message in (([256, 5000], "names the id 5000"), ([256, "x"], "is not a list of ids")):

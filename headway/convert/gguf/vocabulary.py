@@ -97,7 +97,7 @@ def _describe_gpt2(metadata: Json, tokens: Sequence[str], types: Sequence[int], 
     model = {
         "type": "BPE",
         "vocab": {token: n for n, token in enumerate(tokens)},
-        "merges": [merge.split(" ") for merge in metadata["tokenizer.ggml.merges"]],
+        "merges": [merge.split(" ") for merge in _list_merges(metadata, tokens, types)],
         "ignore_merges": split in MERGES_IGNORED,
     }
     library: Json = {
@@ -109,6 +109,13 @@ def _describe_gpt2(metadata: Json, tokens: Sequence[str], types: Sequence[int], 
         "model": model,
     }
     return {"imported": "tokenizers", "model": library}
+
+
+def _list_merges(metadata: Json, tokens: Sequence[str], types: Sequence[int]) -> Sequence[str]:
+    """None where entries are single bytes: an empty list cannot be written."""
+    if all(len(token) == 1 for token, kind in zip(tokens, types) if kind == NORMAL):
+        return metadata.get("tokenizer.ggml.merges", ())  # type: ignore[no-any-return]
+    return metadata["tokenizer.ggml.merges"]  # type: ignore[no-any-return]
 
 
 def _describe_llama(metadata: Json, tokens: Sequence[str], types: Sequence[int], path: Path) -> Json:

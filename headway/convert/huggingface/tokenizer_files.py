@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from headway.convert.architecture import ConversionError, Json
+from headway.convert.huggingface.generation import read_suppressed
 from headway.convert.huggingface.model_folder import ModelFolder, ModelText
 from headway.convert.huggingface.xlnet_text import TOKENS as XLNET_TOKENS
 from headway.convert.huggingface.xlnet_text import make_xlnet_library
@@ -54,10 +55,17 @@ def read_model_text(folder: ModelFolder, objective: str) -> ModelText:
     data = describe_tokenizer(folder, objective)
     tags = find_tags(data) if objective == "translation" else {}
     others = list_other_ends(folder, data["special"]["end"])
-    if others and objective == "causal":
-        data = {**data, "other_ends": others}
+    lost: tuple[str, ...] = ()
+    if objective == "causal":
+        suppressed, sequences = read_suppressed(folder.generation)
+        data = {
+            **data,
+            **({"other_ends": others} if others else {}),
+            **({"suppress": suppressed} if suppressed else {}),
+        }
+        lost = tuple(sequences)
     tokenizer = ImportedTokenizer({**data, "tags": tags} if tags else data)
-    lost = describe_lost_ends(tokenizer.end, others) if objective == "translation" else ()
+    lost = describe_lost_ends(tokenizer.end, others) if objective == "translation" else lost
     return ModelText(tokenizers=Tokenizers(tokenizer, tokenizer), target_languages=tuple(tags), lost=lost)
 
 

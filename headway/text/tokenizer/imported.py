@@ -99,6 +99,11 @@ class ImportedTokenizer(Tokenizer):
     def suppressed_ids(self) -> frozenset[int]:
         return super().suppressed_ids if self._suppress is None else self._suppress
 
+    @property
+    def listed_suppressed(self) -> frozenset[int]:
+        """Those that the original's own generation config names: a language model may write all others."""
+        return self._suppress or frozenset()
+
     def encode_batch(self, texts: Sequence[str], *, dropout: float = 0.0) -> list[list[int]]:
         """The ids of each text, as the original gives them, without control tokens."""
         if dropout:

@@ -9,6 +9,7 @@ from headway.text.lm_text import line_end_id
 from headway.text.tokenizer.imported import ImportedTokenizer
 from headway.text.tokenizer.special_tokens import special_tokens
 from headway.text.tokenizer.tokenizer import Tokenizer
+from headway.translate.language_model import list_suppressed
 
 USUAL_LENGTH = 30  # tokens of a sentence
 MAX_TEXT_LENGTH = 200  # of what a language model writes, with the prompt
@@ -24,6 +25,7 @@ def make_generation_config(model: StoredModel, max_tokens: int) -> Json:
         "suppress_tokens": list(tokens.suppress),
     }
     if continues_text(model.objective):
+        config["suppress_tokens"] = sorted(list_suppressed(model.tokenizers.target)) or None
         start = line_end_id(model.tokenizers.target)
         length = min(MAX_TEXT_LENGTH, max_tokens)
         if others := getattr(model.tokenizers.target, "other_ends", ()):
