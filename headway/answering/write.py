@@ -5,7 +5,7 @@ a chat. A model may still do what a text tells it to; its sentences are judged b
 
 import re
 import secrets
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -16,6 +16,7 @@ from headway.text.degenerate import is_repetitive
 from headway.text.tokenizer.imported import ImportedTokenizer
 
 if TYPE_CHECKING:
+    from headway.text.tokenizer.special_tokens import SpecialTokens
     from headway.translate.language_model import LanguageModel, Prompt
 
 Table = dict[str, Any]
@@ -42,6 +43,8 @@ def write_answer(model: "LanguageModel", prompt: "Prompt", max_length: int = MAX
     text = model.stream_decoder(prompt)
     written = ""
     for token in stream(model.stepper, None, special_tokens=prompt.special_tokens, search=search, prefix=prompt.prefix):
+        if token == model.tokenizer.end:  # see free_end
+            break
         piece = text.push(token)
         written += piece
         yield piece
@@ -86,10 +89,17 @@ def make_answer_prompt(model: "LanguageModel", request: str) -> "Prompt":
     if before is None or behind is None:  # sentencepiece knows no spellings of control tokens
         return model.make_prompt(f"{request}\nAnswer:")
     ids = [*before, *model.encode(request), *behind]
-    special = model.special_tokens
+    special = free_end(model.special_tokens, ids, tokenizer.control_ids)
     if tokenizer.adds_start:
         return Prompt(special, ids[1:] if ids[0] == special.start else ids)
     return Prompt(replace(special, start=ids[0]), ids[1:])
+
+
+def free_end(special: "SpecialTokens", ids: Sequence[int], control_ids: Collection[int]) -> "SpecialTokens":
+    """A search refuses a prompt with its end token in it, which in a chat ends every turn: another control token, which
+    the prompt lacks, stands in for it, and whoever reads the stream stops at the end token."""
+    free = sorted(set(control_ids) - {*ids, special.start})
+    return replace(special, end=free[-1]) if special.end in ids and free else special
 
 
 def render_template(template: str, config: Table) -> tuple[str, str]:

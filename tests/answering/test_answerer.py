@@ -15,7 +15,9 @@ from headway.answering.question import MAX_QUESTION_CHARS, read_question
 from headway.answering.results import CitedAnswer, QuotesStep, SearchStep
 from headway.answering.search import search_passages
 from headway.answering.support import SUPPORT_THRESHOLD, calibrate_threshold, measure_support
+from headway.answering.write import free_end
 from headway.errors import HeadwayError
+from headway.text.tokenizer.special_tokens import SpecialTokens
 from headway.translate import text_vectors
 
 
@@ -211,6 +213,12 @@ def test_documents_cannot_end_a_turn_of_a_chat(index: PassageIndex, write_with: 
         prompt_of("{{ ''.__class__.__mro__[1].__subclasses__() }}{{ messages[0].content }}", "x")
     del model.tokenizer._data["original"]
     assert len(make_answer_prompt(model, "x").prefix) == len("x\nAnswer:")
+
+
+def test_a_prompt_may_have_the_end_token_of_earlier_turns() -> None:
+    special = SpecialTokens(start=1, end=2)
+    assert free_end(special, [5, 2, 7], {0, 1, 2, 7, 9}).end == 9
+    assert free_end(special, [5, 7], {0, 1, 2}) == special == free_end(special, [2], {1, 2})
 
 
 def byte_letters() -> list[str]:
