@@ -161,11 +161,8 @@ def test_what_tasks_say_is_shown(page: Look, axe: str) -> None:
 def test_a_denoising_model_has_all_panels(page: Look) -> None:
     at(page, "denoising", "The old [MASK] sees.", panel="probabilities")
     assert page.page.locator("nav.map .side").count() == 2
-    page.page.wait_for_selector("#bars button:enabled")
-    first = page.result
     page.page.locator("#bars button:enabled").first.click()
-    wait_for_result(page, first)
-    page.page.wait_for_selector("#forced li")
+    page.page.wait_for_selector("html[data-state=done] #forced li button:enabled")
     page.tab("attribution").page.wait_for_selector("#map-left_out")
     assert page.faults == []
 
