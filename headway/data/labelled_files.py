@@ -27,11 +27,21 @@ HELD_OUT_SHARE = 0.1
 SAMPLED_LINES = 1000  # of a table, to see how it is quoted
 
 
+class PictureFile(NamedTuple):
+    """A picture that can be read: see headway.data.pictures."""
+
+    source: str | np.ndarray  # a path, or pixels
+    digest: str  # the same for the same bytes
+    size: tuple[int, int]  # width and height
+    is_grey: bool
+
+
 class LabelledExample(NamedTuple):
     # of classify one, of match two, of embed anchor, positive, negatives; of tag the words; of solve text and answer
     texts: tuple[str, ...]
     labels: tuple[str, ...] = ()  # of tag one for each word; of embed none; of solve the kind of problem, or none
     graph: Graph | None = None  # of a problem
+    picture: PictureFile | None = None  # in place of a text, which is then its name
 
 
 class TaskColumns(NamedTuple):
@@ -68,6 +78,11 @@ class LabelledData:
     def lines(self) -> int:
         return len(self.examples)
 
+    @property
+    def pictures(self) -> list[PictureFile]:
+        """Of labelled pictures; empty of text."""
+        return [example.picture for example in self.examples if example.picture is not None]
+
     def label_counts(self) -> dict[str, int]:
         """How often each label occurs, by name."""
         counts: dict[str, int] = {}
@@ -75,6 +90,11 @@ class LabelledData:
             for label in example.labels:
                 counts[label] = counts.get(label, 0) + 1
         return dict(sorted(counts.items()))
+
+    @property
+    def valid_option(self) -> str:
+        """How data of this kind is given to validate on."""
+        return "--valid-images" if self.pictures else "--valid-data"
 
     def texts(self) -> Iterator[str]:
         """Every text, the words of a tagged one joined by spaces."""
@@ -85,14 +105,15 @@ class LabelledData:
                 yield from example.texts
 
     def count_words(self) -> int:
-        return int(sum(count_words(text) for text in self.texts()))
+        return 0 if self.pictures else int(sum(count_words(text) for text in self.texts()))
 
     def count_characters(self) -> int:
-        return sum(map(len, self.texts()))
+        return 0 if self.pictures else sum(map(len, self.texts()))
 
     @property
     def identity(self) -> str:
-        parts = ((e.texts, e.labels, e.graph) if e.graph else (e.texts, e.labels) for e in self.examples)
+        contents = ((e.texts if e.picture is None else e.picture.digest, e.labels) for e in self.examples)
+        parts = ((*own, e.graph) if e.graph else own for own, e in zip(contents, self.examples))
         return fingerprint([self.task, *map(json.dumps, parts)])
 
 
@@ -328,7 +349,7 @@ def hold_out(data: LabelledData, seed: int = 1) -> tuple[LabelledData, LabelledD
     if not chosen or len(chosen) == len(data.examples):
         few = f"{len(data.examples):,} example{'s' * (len(data.examples) != 1)} cannot be split"
         why = ", since none can be spared: each has a label that occurs nowhere else" if len(data.examples) > 2 else ""
-        raise HeadwayError(f"{few}{why}. Give validation data, too: --valid-data, in Python valid=…")
+        raise HeadwayError(f"{few}{why}. Give validation data, too: {data.valid_option}, in Python valid=…")
     held = set(chosen)
     key = _leak_key(data.task)
     known = {part for number in chosen for part in key(data.examples[number])}
@@ -337,7 +358,7 @@ def hold_out(data: LabelledData, seed: int = 1) -> tuple[LabelledData, LabelledD
     if not training:
         raise HeadwayError(
             "no training example is left after some were held out for validation: all others are copies of them. Give "
-            "more, or validation data: --valid-data, in Python valid=…"
+            f"more, or validation data: {data.valid_option}, in Python valid=…"
         )
     valid = [data.examples[number] for number in sorted(chosen)]
     return (
@@ -354,7 +375,7 @@ def _leak_key(task: str) -> Callable[[LabelledExample], tuple[Any, ...]]:
         return lambda example: example.texts
     if task == "match":
         return lambda example: (tuple(sorted(example.texts)),)
-    return lambda example: (example.texts,)
+    return lambda example: (example.texts if example.picture is None else example.picture.digest,)
 
 
 def count_shared(training: LabelledData, valid: LabelledData) -> int:

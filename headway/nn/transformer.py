@@ -106,6 +106,12 @@ class Transformer(nn.Module):
                     'alone. Choose "pooled" or "embedding", or give it a decoder.',
                     "head",
                 )
+            if media and getattr(self.head, "pooling", "") == "first" and not self.encoder.frontend.has_class_token:
+                raise ConfigError(
+                    f"the head takes the first vector for the whole, and {self.encoder.frontend.kind} has no class "
+                    'token there. Set pooling = "mean".',
+                    "head.pooling",
+                )
             if self.embedding.ties_sides and source != self.vocabulary and self.encoder.layers:
                 raise ConfigError(
                     f"source and target have vocabularies of {source} and {self.vocabulary}, so they cannot share one "
@@ -145,6 +151,14 @@ class Transformer(nn.Module):
                     "norm",
                 )
 
+        def vocabulary_sizes(self) -> tuple[int, int]:
+            """Of the target and of the source; 0 of a model that reads and writes no text."""
+            if self.decoder.layers or self.encoder.frontend is None:
+                if self.vocabulary is None:
+                    raise ConfigError("model.vocabulary is not set. Set it, or train a tokenizer first.")
+                return self.vocabulary, self.source_vocabulary or self.vocabulary
+            return 0, 0
+
         @property
         def sides(self) -> list[str]:
             return [side for side in ("encoder", "decoder") if getattr(self, side).layers]
@@ -152,18 +166,17 @@ class Transformer(nn.Module):
         def costs(self) -> dict[str, Cost]:
             """By part: embedding, encoder, decoder, cross, head; and reasoner, where there is one."""
             c = self.resolved()
-            if c.vocabulary is None or c.source_vocabulary is None:
-                raise ConfigError("model.vocabulary is not set.")
+            vocabulary, source_vocabulary = c.vocabulary_sizes()
             top = c.scope(c.sides[-1])
             encoder, _ = c.encoder.cost(c.scope("encoder"))
             decoder, cross = c.decoder.cost(c.scope("decoder"))
-            embedding = c.embedding.cost(top, c.vocabulary)
+            embedding = c.embedding.cost(top, vocabulary)
             if c.encoder.frontend is not None and c.encoder.layers:
                 embedding = c.encoder.frontend.cost(c.scope("encoder")) + (embedding if c.decoder.layers else Cost())
             elif len(c.sides) == 2:
-                other = 0 if c.embedding.ties_sides else c.source_vocabulary
+                other = 0 if c.embedding.ties_sides else source_vocabulary
                 embedding += c.embedding.cost(top, other)
-            head = c.head.cost(top, c.vocabulary, c.embedding.ties_output)
+            head = c.head.cost(top, vocabulary, c.embedding.ties_output)
             if c.predicted_length is not None:
                 head += LengthPredictor.cost(c.predicted_length, c.scope("encoder"))
             costs = {
@@ -202,14 +215,13 @@ class Transformer(nn.Module):
     def __init__(self, config: Config) -> None:
         super().__init__()
         self.config = c = config.resolved()
-        if c.vocabulary is None or c.source_vocabulary is None:
-            raise ConfigError("model.vocabulary is not set. Set it, or train a tokenizer first.")
+        vocabulary, source_vocabulary = c.vocabulary_sizes()
         self.embeddings, self.stacks = nn.ModuleDict(), nn.ModuleDict()
         tied_table: nn.Embedding | None = None
         for side in reversed(c.sides):  # the last side first: it owns a tied table
             front_end = getattr(c, side).frontend
             if front_end is None:
-                size = c.source_vocabulary if side == "encoder" and len(c.sides) == 2 else c.vocabulary
+                size = source_vocabulary if side == "encoder" and len(c.sides) == 2 else vocabulary
                 self.embeddings[side] = Embedding(c.embedding, c.scope(side), size, tied_table)
                 tied_table = self.embeddings[side].table if c.embedding.ties_sides else None  # type: ignore[assignment]
             else:
@@ -217,10 +229,10 @@ class Transformer(nn.Module):
             self.stacks[side] = Stack(getattr(c, side), c.scope(side))
         longest = c.predicted_length
         self.length_predictor = None if longest is None else LengthPredictor(longest, c.scope("encoder"))
-        self.head = c.head.build(c.scope(c.sides[-1]), c.vocabulary, c.embedding.ties_output)
+        self.head = c.head.build(c.scope(c.sides[-1]), vocabulary, c.embedding.ties_output)
         self.reasoner: Any = None
         if c.reasoner is not None:
-            self.reasoner = import_owner("reasoner", c.reasoner.kind)(c.reasoner, c.scope("decoder"), c.vocabulary)
+            self.reasoner = import_owner("reasoner", c.reasoner.kind)(c.reasoner, c.scope("decoder"), vocabulary)
         initialise(self)
 
     @property
@@ -323,7 +335,8 @@ class Transformer(nn.Module):
         return ModelOutput(hidden, report.losses, report.statistics)
 
     def logits(self, hidden: Tensor) -> Tensor:
-        scores: Tensor = self.head(hidden, self.output_embedding)
+        reads_media = isinstance(self.embeddings[self.config.sides[-1]], FrontEnd)
+        scores: Tensor = self.head(hidden, None if reads_media else self.output_embedding)
         return scores
 
     def factors(self, hidden: Tensor) -> tuple[Tensor, Tensor, Tensor | None]:

@@ -25,11 +25,11 @@ def cut(pixels: Tensor, patch: int) -> PatchBatch:
 
 def make_both(size: int = 12) -> tuple[Transformer, Any]:
     torch.manual_seed(0)
-    config = ViTConfig(hidden_size=16, image_size=size, patch_size=3, num_channels=2, hidden_dropout_prob=0.0)
+    config = ViTConfig(hidden_size=16, image_size=size, patch_size=3, num_channels=1, hidden_dropout_prob=0.0)
     theirs = ViTEmbeddings(config).double().eval()
     torch.nn.init.normal_(theirs.position_embeddings)
     torch.nn.init.normal_(theirs.cls_token)
-    ours = Transformer(front_end_config(f"patches(3, {size}, 2)")).double().eval()
+    ours = Transformer(front_end_config(f"patches(3, {size}, 1)")).double().eval()
     end: Any = ours.embeddings["encoder"]
     with torch.no_grad():
         end.positions.copy_(theirs.position_embeddings)
@@ -44,7 +44,7 @@ def make_both(size: int = 12) -> tuple[Transformer, Any]:
 def test_any_size_is_that_of_vit(shape: tuple[int, int]) -> None:
     """Interpolated, where it is not the size of the positions that were learned."""
     ours, theirs = make_both()
-    pixels = torch.randn(2, 2, *shape, dtype=torch.float64)
+    pixels = torch.randn(2, 1, *shape, dtype=torch.float64)
     expected = theirs(pixels, interpolate_pos_encoding=shape != (12, 12))
     found = ours.embeddings["encoder"](cut(pixels, 3), ours.stacks["encoder"]).values
     # What interpolates positions computes in float32 there.
@@ -54,7 +54,7 @@ def test_any_size_is_that_of_vit(shape: tuple[int, int]) -> None:
 @torch.no_grad()
 def test_sizes_may_differ_in_a_batch() -> None:
     ours, theirs = make_both()
-    pixels = [torch.randn(1, 2, *shape, dtype=torch.float64) for shape in ((9, 3), (12, 12), (6, 15))]
+    pixels = [torch.randn(1, 1, *shape, dtype=torch.float64) for shape in ((9, 3), (12, 12), (6, 15))]
     parts = [cut(one, 3) for one in pixels]
     width = max(part.width for part in parts)
     values = torch.cat([torch.nn.functional.pad(p.values, (0, 0, 0, width - p.width), value=torch.nan) for p in parts])

@@ -12,7 +12,7 @@ from headway.config.schema import Part
 from headway.errors import ConfigError, HeadwayError
 from headway.nn.build import Cost, Scope, make_stream_norm
 from headway.nn.ops.dropout import Dropout
-from headway.nn.sequence import Memory
+from headway.nn.sequence import InsertedVectors, Memory
 
 if TYPE_CHECKING:
     from headway.nn.stack import Stack
@@ -81,12 +81,21 @@ class FrontEnd(nn.Module):
             """Whether it adds positions, so that the stack must not."""
             return False
 
+        @property
+        def has_class_token(self) -> bool:
+            """Whether the first vector is a learned one, which can stand for the whole."""
+            return False
+
         def resolved(self, scope: Scope) -> "FrontEnd.Config":
             """Derived values filled in, impossible combinations refused."""
             return self
 
         def cost(self, scope: Scope) -> Cost:
             return Cost()
+
+        def example(self) -> Any:
+            """Something small to read, all of it zeros: to try a model with."""
+            raise NotImplementedError
 
     config: Config
 
@@ -141,3 +150,16 @@ class InputEnd(nn.Module):
         if self.norm is not None:
             x = self.norm(x, memory.positions)
         return Memory(self.dropout(x), memory.positions)
+
+
+def place_vectors(memory: Memory, rows: Sequence[int], firsts: Sequence[int]) -> InsertedVectors:
+    """The vectors of each entry of a memory in a stream of tokens: those of entry i in row rows[i], one after another
+    from column firsts[i] on."""
+    device = memory.values.device
+    length = memory.values.shape[1]
+    valid = memory.positions.valid
+    if valid is None:
+        valid = torch.ones(len(memory.values), length, dtype=torch.bool, device=device)
+    columns = torch.tensor(firsts, device=device)[:, None] + torch.arange(length, device=device)  # (N, S)
+    own = torch.tensor(rows, device=device)[:, None].expand_as(columns)
+    return InsertedVectors(memory.values[valid], own[valid], columns[valid])

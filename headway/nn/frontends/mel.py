@@ -65,6 +65,10 @@ class Mel(FrontEnd):
                 parameters=parameters, flops_per_text=2 * first, flops_per_query=STRIDE * first + 2 * KERNEL * d * d
             )
 
+        def example(self) -> FrameBatch:
+            frames = min(self.max_frames, 16)
+            return FrameBatch(torch.zeros(1, frames, self.bins), torch.tensor([frames]))
+
     def __init__(self, config: Config, scope: Scope) -> None:
         super().__init__()
         self.config: Mel.Config = config

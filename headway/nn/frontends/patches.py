@@ -1,13 +1,16 @@
 """Pictures as sequences of patches (ViT): each patch is a token."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, Literal
 
+import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from headway.config.schema import number
+from headway.data.pictures.transforms import PatchArray
 from headway.errors import ConfigError
 from headway.nn.build import Cost, Scope, make_linear
 from headway.nn.frontends.frontend import FrontEnd, InputEnd, PatchBatch
@@ -31,7 +34,7 @@ class Patches(FrontEnd):
         kind: str = "patches"
         patch: int = number(16, low=1, high=1024)  # pixels on a side
         size: int = number(224, low=1, high=16_384)  # pixels on a side of a picture
-        channels: int = number(3, low=1, high=4)  # 3: RGB, 1: grey
+        channels: Literal[1, 3] = 3  # RGB, or 1: grey
         position: Literal["learned", "sinusoidal", "none"] = "learned"
         class_token: bool = True
         bias: bool = True
@@ -46,6 +49,10 @@ class Patches(FrontEnd):
         @property
         def has_positions(self) -> bool:
             return self.position != "none"
+
+        @property
+        def has_class_token(self) -> bool:
+            return self.class_token
 
         @property
         def grid(self) -> int:
@@ -96,6 +103,10 @@ class Patches(FrontEnd):
             flops = 2 * self.patch_values * scope.d_model
             patches = (lambda queries, keys: flops * (queries - self.class_token),)
             return Cost(parameters=parameters, flops_by_length=patches)
+
+        def example(self) -> PatchBatch:
+            rows = min(self.grid, 4)
+            return PatchBatch(torch.zeros(1, rows * rows, self.patch_values), torch.tensor([[rows, rows]]))
 
     def __init__(self, config: Config, scope: Scope) -> None:
         super().__init__()
@@ -164,3 +175,12 @@ def sinusoids_2d(rows: int, columns: int, width: int, device: torch.device) -> T
     row, column = torch.meshgrid(torch.arange(rows, device=device), torch.arange(columns, device=device), indexing="ij")
     halves = [sinusoids(index.flatten(), width // 2, layout="halves") for index in (row, column)]
     return torch.cat(halves, -1)
+
+
+def stack_patches(pictures: Sequence[PatchArray]) -> PatchBatch:
+    """Pictures of any sizes, padded with zeros."""
+    width = max(len(picture.values) for picture in pictures)
+    values = np.zeros((len(pictures), width, pictures[0].values.shape[1]), np.float32)
+    for row, picture in zip(values, pictures):
+        row[: len(picture.values)] = picture.values
+    return PatchBatch(torch.from_numpy(values), torch.tensor([picture.grid for picture in pictures]))

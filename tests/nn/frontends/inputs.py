@@ -15,7 +15,8 @@ POSITIONS = {"patches": ("learned", "sinusoidal", "none"), "mel": ("sinusoidal",
 def front_end_config(frontend: Any, *, encoder: Any = None, decoder: Any = None, **changes: Any) -> Transformer.Config:
     """An encoder of two layers behind this front end; with a decoder if one is given."""
     both = {"layers": 2, "mixer": "attention(4)", "feedforward": "gelu(24)", "residual": "pre"}
-    table = {"d_model": 16, "vocabulary": 29, "dropout": 0.0, "head": "logits" if decoder else "pooled(3)", **changes}
+    table = {"d_model": 16, "vocabulary": 29, "dropout": 0.0, "head": "logits" if decoder else "pooled(3, 'mean')"}
+    table |= changes
     table["encoder"] = {**both, "position": "none", "frontend": frontend, **(encoder or {})}
     table["decoder"] = {**both, **decoder} if decoder else {"layers": 0}
     return from_dict(Transformer.Config, table)

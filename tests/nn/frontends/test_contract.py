@@ -235,7 +235,7 @@ def test_gradients_reach_inserted_vectors() -> None:
 
 @each_kind
 def test_formats_that_read_tokens_refuse_it(kind: str) -> None:
-    config = Config(model=front_end_config(SMALL[kind]))
+    config = Config(model=front_end_config(SMALL[kind], head="tags(2)"))
     assert traced_unsupported(config) == f'encoder.frontend is "{kind}": a graph reads ids.'
     table = front_end_config(SMALL[kind], decoder={"position": "sinusoidal"}).resolved().to_dict()
     assert find_unsupported_kind(expand_table(table)) == "encoder has frontend"
