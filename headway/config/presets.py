@@ -45,6 +45,21 @@ def _encoder_only(d_model: int, stack: Table, dropout: float) -> Table:
     return {"d_model": d_model, "dropout": dropout, "encoder": stack, "decoder": {"layers": 0}, "head": head}
 
 
+def vit_model(
+    d_model: int, layers: int, heads: int, hidden: int, patch: int = 16, size: int = 224, dropout: float = 0.1
+) -> Table:
+    """ViT: a BERT of patches, with a norm before each sub-layer, GELU, and the class token as the whole picture."""
+    stack = {**_stack(layers, heads, hidden, "pre", "none"), "feedforward": f"gelu({hidden})"}
+    return {
+        "d_model": d_model,
+        "dropout": dropout,
+        "norm": "layernorm(1e-6)",
+        "encoder": {**stack, "frontend": f"patches({patch}, {size})"},
+        "decoder": {"layers": 0},
+        "head": {"kind": "pooled", "classes": 1000, "pooling": "first", "dense": False},
+    }
+
+
 def _gpt2(d_model: int, layers: int, heads: int, rate: float) -> Table:
     """GPT-2's shapes. It publishes no learning rates: these are those of GPT-3 for models of its sizes."""
     stack = _stack(layers, heads, 4 * d_model, "pre", "learned(1024)")
@@ -316,6 +331,40 @@ PRESETS: dict[str, Table] = {
             "clip": 1.0,
         },
     },
+    "vit": {
+        "tokenizer": "bytes",
+        "model": vit_model(768, layers=12, heads=12, hidden=3072),
+        "train": {
+            "objective": "classify",
+            "augmentation": "pictures(0.08)",
+            "batch_tokens": 806_912,
+            "schedule": "cosine(0.003, warmup=10000)",
+            "optimiser": "adamw(0.3, beta2=0.999, eps=1e-8)",
+            "steps": 93_600,
+            "metric": "task",
+            "label_smoothing": 0.0,
+            "average": 1,
+            "clip": 1.0,
+        },
+    },
+    "vit_tiny": {
+        "tokenizer": "bytes",
+        "model": vit_model(128, layers=4, heads=4, hidden=256, patch=8, size=64),
+        "train": {
+            "objective": "classify",
+            "augmentation": "pictures(0.5)",
+            "batch_tokens": 4096,
+            "schedule": "cosine(0.001, warmup=100)",
+            "optimiser": "adamw(0.05)",
+            "steps": 2000,
+            "validate_every": 200,
+            "patience": 0,
+            "metric": "task",
+            "label_smoothing": 0.1,
+            "average": 3,
+            "clip": 1.0,
+        },
+    },
     "retnet": {
         "tokenizer": {"kind": "bpe", "size": 50_240},
         "model": _decoder_only(
@@ -395,6 +444,23 @@ def choose_task_preset(corpus: CorpusStatistics) -> tuple[str, Table, str]:
     return "small_encoder", PRESETS["small_encoder"], f"{size}: enough for a deeper encoder"
 
 
+def choose_picture_preset(pictures: int, side: int, is_grey: bool) -> tuple[str, Table, str]:
+    """The same for labelled pictures; `side`: the usual length of their sides in pixels. Small ones are read at their
+    own size, in patches of an eighth of it, by a narrower model in smaller steps."""
+    table = PRESETS["vit_tiny"]
+    model, train = table["model"], table["train"]
+    frontend: Table = {"kind": "patches", "patch": 8, "size": 64, "channels": 1 if is_grey else 3}
+    if side < 64:
+        patch = max(2, side // 8)
+        frontend |= {"patch": patch, "size": max(side // patch, 1) * patch}
+        model = vit_model(64, layers=4, heads=4, hidden=128)
+        train = {**train, "batch_tokens": 1024, "schedule": "cosine(0.002, warmup=100)"}
+    encoder = {**model["encoder"], "frontend": frontend}
+    size = f"{pictures:,} pictures of about {side} x {side} pixels"
+    reason = f"{size}: read at {frontend['size']} x {frontend['size']} in patches of {frontend['patch']}"
+    return "vit_tiny", {**table, "model": {**model, "encoder": encoder}, "train": train}, reason
+
+
 def _to_masked(table: Table) -> Table:
     """The settings of a causal language model, for a masked one."""
     model = table["model"]
@@ -436,6 +502,11 @@ def big(vocabulary: int | None = 37_000) -> Config:
 def gpt2(vocabulary: int | None = 50_257) -> Config:
     """GPT-2, 124 million parameters."""
     return _build_config("gpt2", vocabulary)
+
+
+def vit(vocabulary: int | None = None) -> Config:
+    """ViT-B/16."""
+    return _build_config("vit", vocabulary)
 
 
 def retnet(vocabulary: int | None = 50_257) -> Config:

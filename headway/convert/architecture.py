@@ -26,7 +26,7 @@ class Architecture:
     """A model of another toolkit in our terms."""
 
     family: str  # as its users call it: "Marian", "GPT-2" …
-    objective: Literal["translation", "causal", "permutation", "masked", "classify", "tag", "match"]
+    objective: Literal["translation", "causal", "permutation", "masked", "classify", "tag", "match", "embed"]
     model: Json  # the table of Transformer.Config, without vocabulary sizes that the rules give
     rules: tuple[TensorRule, ...]
     objective_settings: Json = field(default_factory=dict)  # for further training
@@ -41,6 +41,12 @@ class Architecture:
     # Reads tokenizers and languages, where the family needs more than huggingface/tokenizer_files.py does for all.
     read_text: "Callable[[ModelFolder], ModelText] | None" = None
     otherwise: "Architecture | None" = None  # how to read the weights where they do not fit this: see readings.py
+
+    @property
+    def use(self) -> str:
+        """The objective, and what it reads where that is no text."""
+        frontend = self.model.get("encoder", {}).get("frontend", {})
+        return f"{self.objective} pictures" if frontend.get("kind") == "patches" else self.objective
 
 
 MAX_LAYERS = 10_000
@@ -68,6 +74,7 @@ FAMILIES: dict[str, str] = {
     "roberta": "headway.convert.huggingface.bert:read_roberta",
     "rwkv": "headway.convert.huggingface.rwkv:read_rwkv",
     "t5": "headway.convert.huggingface.t5:read_t5",
+    "vit": "headway.convert.huggingface.vit:read_vit",
     "xlm-roberta": "headway.convert.huggingface.bert:read_roberta",
     "xlnet": "headway.convert.huggingface.xlnet:read_xlnet",
 }
@@ -76,7 +83,6 @@ UNSUPPORTED: dict[str, str] = {
     "clip": "Headway reads no images.",
     "nllb-moe": "its router drops tokens of a batch that is full, which Headway's mixture of experts does not.",
     "umt5": "each of its layers has relative positions of its own, and Headway's t5 shares them.",
-    "vit": "Headway reads no images.",
     "whisper": "Headway reads no sound.",
 }
 

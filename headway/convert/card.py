@@ -11,7 +11,8 @@ from headway.storage.card import format_front_matter, read_card
 TITLES = {
     "translation": "A translator", "causal": "A language model", "permutation": "A permutation language model",
     "masked": "A masked language model", "classify": "A classifier of texts", "tag": "A tagger of words",
-    "match": "A classifier of pairs of texts",
+    "match": "A classifier of pairs of texts", "embed": "An encoder of texts",
+    "classify pictures": "A classifier of pictures", "embed pictures": "An encoder of pictures",
 }  # fmt: skip
 
 
@@ -29,7 +30,5 @@ def format_import_card(
     ]
     table = "\n".join(f"| {name} | {' '.join(value.split())} |" for name, value in rows)
     lost = "".join(f"\n- {what}" for what in architecture.lost)
-    text = (
-        f"{head}# {TITLES[architecture.objective]} of the family {architecture.family}\n\n| | |\n|---|---|\n{table}\n"
-    )
+    text = f"{head}# {TITLES[architecture.use]} of the family {architecture.family}\n\n| | |\n|---|---|\n{table}\n"
     return text + (f"\nIt does not have:\n{lost}\n" if lost else "")

@@ -30,7 +30,7 @@ class ImportReport:
     """What an import found, checked and lost."""
 
     family: str
-    objective: str  # of its architecture, or "embedding" where it makes vectors of texts
+    objective: str  # the use of its architecture, or "embedding" where it makes vectors of texts
     parameters: int
     dtype: str  # of the weights
     vocabulary: int  # of the target
@@ -72,7 +72,7 @@ class ImportPlan:
             move_model(final, out)
         return ImportReport(
             family=self.architecture.family,
-            objective="embedding" if config.model.head.kind == "embedding" else self.architecture.objective,
+            objective=self._describe_use(config),
             parameters=config.model.parameter_count(),
             dtype=str(headers[0].dtype).removeprefix("torch."),
             vocabulary=self.tokenizers.target.size,
@@ -81,6 +81,10 @@ class ImportPlan:
             checked=(*self.checked, f"{len(headers)} tensors: names and shapes are those of the config", tried),
             lost=architecture.lost,
         )
+
+    def _describe_use(self, config: Config) -> str:
+        makes_vectors = config.model.head.kind == "embedding" and config.model.encoder.frontend is None
+        return "embedding" if makes_vectors else self.architecture.use
 
 
 def move_model(folder: Path, out: Path) -> None:

@@ -12,6 +12,7 @@ from torch.overrides import TorchFunctionMode
 from headway.config.config import Config
 from headway.convert.weight_files import SafetensorsSource, WeightSource
 from headway.errors import HeadwayError
+from headway.nn.frontends.frontend import MediaBatch
 from headway.nn.stack import Stack
 from headway.nn.transformer import Transformer
 from headway.storage.model_dir import WEIGHTS_FILE
@@ -26,12 +27,16 @@ def try_model(folder: Path) -> str:
     config, tokenizers = Config.load(folder / "config.json"), Tokenizers.load(folder / "tokenizer.json")
     model = open_lazily(config.model, SafetensorsSource([folder / WEIGHTS_FILE]))
     tokens = torch.arange(TRIED_TOKENS)[None]
-    source = tokens % tokenizers.source.size if "encoder" in config.model.sides else None
+    source: Tensor | MediaBatch | None = tokens % tokenizers.source.size if "encoder" in config.model.sides else None
+    what = f"{TRIED_TOKENS} tokens"
+    if config.model.encoder.layers and config.model.encoder.frontend is not None:
+        source = config.model.encoder.frontend.example()
+        what = config.model.encoder.frontend.reads
     target = tokens % tokenizers.target.size if "decoder" in config.model.sides else None
     logits = model.logits(model(source, target).hidden)
     if not logits.isfinite().all():
         raise HeadwayError("the model computes values that are not finite: its weights are damaged. Download it again.")
-    return f"loaded, and {TRIED_TOKENS} tokens read: all {logits.numel():,} logits are finite"
+    return f"loaded, and {what} read: all {logits.numel():,} logits are finite"
 
 
 class KeepUninitialised(TorchFunctionMode):

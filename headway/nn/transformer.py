@@ -13,7 +13,7 @@ from headway.nn.build import Cost, Scope, make
 from headway.nn.cache.kv import DecoderState
 from headway.nn.context import Context, ForwardReport
 from headway.nn.derived_cross import DerivedCross
-from headway.nn.frontends.frontend import FrontEnd, MediaBatch
+from headway.nn.frontends.frontend import FrontEnd, MediaBatch, check_head
 from headway.nn.init import initialise
 from headway.nn.layers.embedding import Embedding
 from headway.nn.length_predictor import LengthPredictor
@@ -98,20 +98,12 @@ class Transformer(nn.Module):
                 self.norm.check(self.d_model, self.sides)
             except ConfigError as error:
                 raise error.inside("norm") from None
-            media = self.encoder.layers and self.encoder.frontend is not None and self.encoder.frontend.reads != "text"
-            source = self.vocabulary if media else self.source_vocabulary or self.vocabulary
-            if media and not self.decoder.layers and self.head.kind in ("logits", "masked"):
-                raise ConfigError(
-                    f'the head "{self.head.kind}" scores tokens, and this model reads {self.encoder.frontend.reads} '
-                    'alone. Choose "pooled" or "embedding", or give it a decoder.',
-                    "head",
-                )
-            if media and getattr(self.head, "pooling", "") == "first" and not self.encoder.frontend.has_class_token:
-                raise ConfigError(
-                    f"the head takes the first vector for the whole, and {self.encoder.frontend.kind} has no class "
-                    'token there. Set pooling = "mean".',
-                    "head.pooling",
-                )
+            media = self.encoder.frontend if self.encoder.layers else None
+            if media is not None and media.reads != "text":
+                check_head(media, self.head, writes_text=bool(self.decoder.layers))
+                source = self.vocabulary
+            else:
+                source = self.source_vocabulary or self.vocabulary
             if self.embedding.ties_sides and source != self.vocabulary and self.encoder.layers:
                 raise ConfigError(
                     f"source and target have vocabularies of {source} and {self.vocabulary}, so they cannot share one "

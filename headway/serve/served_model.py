@@ -106,6 +106,12 @@ def read_served_summary(path: Path) -> ModelSummary:
         summary = summarise(load_model(path).config)
     else:
         summary = read[0]
+    if summary.frontend != "tokens":
+        what = {"patches": "pictures", "mel": "sound"}.get(summary.frontend, summary.frontend)
+        raise HeadwayError(
+            f"{path} reads {what}, and this server takes text alone. Use it on the command line or in Python: "
+            "headway predict, headway.load."
+        )
     directions = count_directions(summary.source_languages, summary.target_languages)
     if reads_pairs(summary.objective) and not directions:
         raise HeadwayError(

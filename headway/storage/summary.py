@@ -24,6 +24,7 @@ class ModelSummary:
     max_tokens: int  # of a text in its training
     max_positions: int | None  # the longest text that its learned positions allow, if it has any
     placeholders: bool = False  # whether it was trained to copy placeholders like ⟦0⟧
+    frontend: str = "tokens"  # of its encoder: what it reads
 
     @property
     def tags(self) -> tuple[str, ...]:
@@ -48,6 +49,7 @@ def summarise(config: "Config") -> ModelSummary:
         config.train.max_tokens,
         min(limits, default=None),
         config.train.placeholder_share > 0,
+        "tokens" if config.model.encoder.frontend is None else config.model.encoder.frontend.kind,
     )
 
 
@@ -74,6 +76,7 @@ def read_summary(folder: Path) -> tuple[ModelSummary, dict[str, Any]] | None:
             train["max_tokens"],
             min(limits, default=None),
             train.get("placeholder_share", 0) > 0,
+            str((table["model"]["encoder"].get("frontend") or {}).get("kind", "tokens")),
         )
     except (OSError, ValueError, TypeError, KeyError, AttributeError, RecursionError, HeadwayError):
         return None

@@ -21,6 +21,7 @@ class TrainConfig(Node):
     schedule: Any = slot("schedule", "noam")
     alignment: Any = slot("alignment", "none")
     shortlist: Any = slot("shortlist", "none")  # counted in the training text, for search.shortlist
+    augmentation: Any = slot("augmentation", None)  # none
     placeholder_share: float = number(
         0.0, low=0, high=1
     )  # share of pairs that get placeholders ⟦0⟧: see docs/protecting.md
@@ -86,6 +87,8 @@ class TrainConfig(Node):
                 "train.alignment",
             )
         self.shortlist.check(model)
+        if self.augmentation is not None:
+            self.augmentation.check(model)
         from headway.train.loader import PackedLoader  # imports torch, which reading a config does not need
 
         if self.batches == "packed" and (reason := PackedLoader.unsupported(self, model)):

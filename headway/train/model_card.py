@@ -22,6 +22,8 @@ def format_usage_command(config: Config, folder: str | Path, adapter: bool = Fal
             return f"headway embed --model {model} lines.txt --out vectors.npy"
         if config.train.objective.kind == "solve":
             return f"headway predict --model {model} --input problems.jsonl"
+        if config.model.encoder.frontend is not None:
+            return f"headway predict --model {model} picture.png"
         second = ' "…"' if config.train.objective.kind == "match" else ""
         return f'headway predict --model {model} "…"{second}'
     if is_denoising(config.train.objective.kind):
@@ -41,7 +43,8 @@ def format_evaluate_command(config: Config, folder: str | Path) -> str:
     """The command that measures how good a model is."""
     model = shlex.quote(str(folder))
     if config.train.objective.kind in TASKS:
-        return f"headway evaluate --model {model} --data FILE"
+        given = "--data FILE" if config.model.encoder.frontend is None else "--images FOLDER"
+        return f"headway evaluate --model {model} {given}"
     if reads_pairs(config.train.objective.kind):
         return f"headway evaluate --model {model}{_format_to_flag(config)} --source FILE --target FILE"
     return f"headway evaluate --model {model} --text FILE"
@@ -80,6 +83,10 @@ def model_card(
         ("training text", f"{corpus.lines:,} {unit}, {corpus.words:,} words"),
         ("tokenizer", f"{config.tokenizer.kind}, {config.model.vocabulary:,} entries, {config.vocabularies}"),
     ]
+    frontend = config.model.encoder.frontend
+    if texts.task is not None and texts.task.pictures and frontend is not None:
+        read = f"{frontend.size} x {frontend.size} pixels ({frontend.fit}) in patches of {frontend.patch}"
+        rows[-2:] = [("trained on", f"{corpus.lines:,} pictures"), ("reads", f"pictures of {read}")]
     if config.labels:
         shown = ", ".join(config.labels[:MAX_LISTED_LABELS])
         rows.append(("labels", f"{len(config.labels):,}: {shown}{', …' * (len(config.labels) > MAX_LISTED_LABELS)}"))

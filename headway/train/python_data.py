@@ -14,6 +14,7 @@ from headway.data.parallel_files import (
     language_from_filename,
     languages_from_filename,
 )
+from headway.data.pictures.labelled import collect_pictures, is_picture_row, read_labelled_pictures
 from headway.data.rows import Corpus, open_rows
 from headway.data.spool import spool_pairs, spool_text
 from headway.errors import ConfigError, HeadwayError
@@ -33,7 +34,7 @@ TrainingData = Any  # pairs, texts, a table, a generator, a path, a Corpus or se
 
 def read_data(data: TrainingData, options: TrainOptions) -> TrainingTexts:
     """Find or copy the text, count it, and hold some of it out if no validation text is given."""
-    if isinstance(data, TrainingFiles) and not data.task:
+    if isinstance(data, TrainingFiles) and not (data.task or data.images):
         return read_texts(data, by_documents=bool(options.index))
     if options.task or isinstance(data, TrainingFiles):
         return read_task_texts(data, options)
@@ -61,6 +62,8 @@ def read_task_texts(data: TrainingData, options: TrainOptions) -> TrainingTexts:
     """Labelled text of a task: files, or rows in memory."""
     if isinstance(data, TrainingFiles):
         data.check()
+        if data.images:
+            return read_picture_files(data)
         valid = read_labelled(data.valid_data, data.task) if data.valid_data else None
         return complete_task_texts(read_labelled(data.data, data.task), valid)
     task = options.task or ""
@@ -72,7 +75,28 @@ def read_task_texts(data: TrainingData, options: TrainOptions) -> TrainingTexts:
     return complete_task_texts(given[0], given[1])
 
 
+def read_picture_files(files: TrainingFiles) -> TrainingTexts:
+    """Labelled pictures, with what was left out as warnings."""
+    data, report = read_labelled_pictures(files.images)
+    messages = report.messages
+    valid = None
+    if files.valid_images:
+        valid, report = read_labelled_pictures(files.valid_images)
+        messages += [f"to validate on: {message}" for message in report.messages]
+    texts = complete_task_texts(data, valid)
+    texts.warnings = [*messages, *texts.warnings]
+    return texts
+
+
 def _read_task_rows(rows: Any, task: str, name: str) -> LabelledData:
+    if isinstance(rows, str | Path) and Path(rows).is_dir():
+        if task != "classify":
+            raise ConfigError(f'{rows} is a folder of pictures, which are labelled: give task="classify".', name)
+        return read_labelled_pictures([str(rows)])[0]
+    if not isinstance(rows, str | Path):
+        rows = rows if isinstance(rows, list | tuple) else list(rows)
+        if task == "classify" and rows and is_picture_row(rows[0]):
+            return collect_pictures(rows, name)
     if isinstance(rows, str | Path):
         return read_labelled([str(rows)], task)
     return collect_rows(rows, task, name)

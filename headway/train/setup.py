@@ -39,11 +39,11 @@ from headway.train.dataset import Dataset, ParallelDataset, make_sides, tokenize
 from headway.train.document_pairs import DocumentPairs, encode_document_file
 from headway.train.line_dataset import LineDataset, encode_text_lines
 from headway.train.lm_dataset import ContiguousTextDataset, TextDataset, encode_text_file, make_validation_dataset
+from headway.train.picture_dataset import make_task_datasets
 from headway.train.preparation import Log, log_nothing
 from headway.train.resume import find_changes
 from headway.train.retrieval_dataset import make_retrieval_datasets
 from headway.train.sources import TrainingFiles, TrainingTexts, unique_values
-from headway.train.task_dataset import TaskDataset
 from headway.train.task_setup import add_new_head, collect_task_layers
 
 DEFAULT_PREDICTED_LENGTH = 256  # of targets whose tokens are written all at once
@@ -350,7 +350,7 @@ def make_datasets(
         check_vocabulary(special_tokens(tokenizers.target), max_tokens)
     if texts.task is not None and texts.valid_task is not None:
         log(f"encoding {texts.task.lines:,} examples")
-        return tuple(TaskDataset(data, tokenizers.source, config) for data in (texts.task, texts.valid_task))  # type: ignore[return-value]  # two
+        return make_task_datasets(texts.task, texts.valid_task, tokenizers.source, config)
     if texts.text and texts.valid_text:
         both = (texts.text, texts.valid_text)
         if getattr(settings.objective, "next_sentence", False):

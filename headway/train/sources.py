@@ -42,11 +42,13 @@ class TrainingFiles:
     task: str = ""  # on top of an encoder: classify, tag, match, embed; by a decoder: solve
     data: Sequence[str] = ()  # labelled text, for a task
     valid_data: Sequence[str] = ()
+    images: Sequence[str] = ()  # labelled pictures: folders and TSV files
+    valid_images: Sequence[str] = ()
     vary: float = 0.0  # share of the pairs that is added once more with noise, as people type
 
     def check(self) -> None:
         """Raise ConfigError for impossible combinations, before anything is read."""
-        if self.task or self.data or self.valid_data:
+        if self.task or self.data or self.valid_data or self.images or self.valid_images:
             return self._check_task()
         parallel = self.source or self.target or self.pairs
         valid_parallel = self.valid_source or self.valid_target or self.valid_pairs
@@ -102,15 +104,25 @@ class TrainingFiles:
                 raise ConfigError(f"{name} is for corpora of pairs, not for --text.")
 
     def _check_task(self) -> None:
-        if not self.task:
+        if self.images or self.valid_images:
+            if not self.images:
+                raise ConfigError("--valid-images are pictures to validate on: give those to learn from, --images.")
+            if self.data or self.valid_data:
+                raise ConfigError("--images holds pictures and --data text: give one of them.")
+            if self.task not in ("", "classify"):
+                raise ConfigError(
+                    f"pictures are labelled (--task classify), and {self.task} reads text. Leave out --task, or give "
+                    "--data."
+                )
+        elif not self.task:
             raise ConfigError("--data holds labelled text: say what to learn from it, with --task.")
-        if not self.data:
+        if not self.data and not self.images:
             raise ConfigError(f"--task {self.task} needs labelled text: give --data FILE.")
         others = (self.source, self.target, self.pairs, self.text, self.valid_source, self.valid_target)
         if any((*others, self.valid_pairs, self.valid_text, self.weights, self.both_ways, self.vary, self.columns)):
             raise ConfigError(
-                "--task learns from --data, validated on --valid-data: leave out --source, --target, --pairs, --text "
-                "and what belongs to them."
+                "--task learns from --data, validated on --valid-data, or --images from --valid-images: leave out "
+                "--source, --target, --pairs, --text and what belongs to them."
             )
 
 

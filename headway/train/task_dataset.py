@@ -7,7 +7,7 @@ import numpy as np
 
 from headway.config.config import Config
 from headway.data.labelled_files import LabelledData, LabelledExample, is_scored
-from headway.errors import HeadwayError
+from headway.errors import ConfigError, HeadwayError
 from headway.nn.ops.cross_entropy import IGNORE_INDEX
 from headway.text.problems import encode_answers, encode_problem, normalise_answer
 from headway.text.task_text import encode_pair, encode_texts, encode_words, make_windows
@@ -21,9 +21,18 @@ class TaskDataset:
     """Labelled text as token ids, in memory. Texts that are too long are cut; a label that the model does not know has
     no loss."""
 
+    loader: Any = None  # of pictures
+
     def __init__(self, data: LabelledData, tokenizer: Tokenizer, config: Config) -> None:
+        front_end = config.model.encoder.frontend
+        if front_end is not None:
+            raise ConfigError(
+                f"the data holds text, and this model reads {front_end.reads}. Give pictures with --images, or choose "
+                "another model.",
+                "model.encoder.frontend",
+            )
         self.data = data
-        self.examples = encode_examples(data.examples, tokenizer, config)
+        self.examples: Sequence[Any] = encode_examples(data.examples, tokenizer, config)
         self.empty_count = data.empty_count
         self.limit = config.train.max_tokens
         longest = np.array([len(e.source) for e in self.examples], np.int64)

@@ -23,6 +23,7 @@ from headway.nn.ops.cross_entropy import IGNORE_INDEX
 from headway.nn.sequence import Memory
 from headway.text.tokenizer.special_tokens import SpecialTokens
 from headway.train.objectives import Batch, Example, pad_sequences
+from headway.train.picture_examples import PictureExample, collate_pictures
 
 if TYPE_CHECKING:
     from headway.nn.transformer import Transformer
@@ -79,7 +80,7 @@ def class_loss(scores: Tensor, labels: Tensor, weights: Sequence[float], smoothi
 
 
 class ClassifyObjective:
-    """The label of a text: cross-entropy of the scores of a pooled head."""
+    """The label of a text or a picture: cross-entropy of the scores of a pooled head."""
 
     @dataclass(frozen=True, kw_only=True)
     class Config(TaskConfig):
@@ -87,10 +88,20 @@ class ClassifyObjective:
         balance: bool = False  # weigh labels so that rare ones count as much as frequent ones
         weights: tuple[float, ...] = ()  # of each label; with balance, from the training data
 
-        def collate(self, examples: Sequence[Example], special: SpecialTokens, random: np.random.Generator) -> Batch:
-            source, valid = pad_sequences([example.source for example in examples], special.pad)
+        def collate(
+            self,
+            examples: Sequence[Example] | Sequence[PictureExample],
+            special: SpecialTokens,
+            random: np.random.Generator,
+        ) -> Batch:
             labels = torch.from_numpy(np.stack([example.target for example in examples]))  # (B, 1)
             count = int((labels != IGNORE_INDEX).sum())
+            pictures = [example for example in examples if isinstance(example, PictureExample)]
+            if pictures:
+                patches = collate_pictures(pictures, random)
+                return Batch(patches, None, None, None, labels, count, int(patches.valid.sum()))
+            texts = [example.source for example in examples if isinstance(example, Example)]
+            source, valid = pad_sequences(texts, special.pad)
             return Batch(source, valid, None, None, labels, count, int(valid.sum()))
 
         def loss(self, model: "Transformer", batch: Batch, smoothing: float, report: ForwardReport | None) -> Tensor:

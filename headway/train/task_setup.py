@@ -8,13 +8,14 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from headway.config.config import Config
-from headway.config.presets import choose_task_preset, find_preset
+from headway.config.presets import choose_picture_preset, choose_task_preset, find_preset
 from headway.config.sources import Layer
-from headway.data.labelled_files import LabelledData, count_shared, hold_out, is_number, is_scored
+from headway.data.labelled_files import LabelledData, PictureFile, count_shared, hold_out, is_number, is_scored
 from headway.errors import ConfigError, HeadwayError
 from headway.text.tokenizer.pair import Tokenizers
 from headway.train.problem_setup import collect_problem_layers, describe_problems
@@ -83,7 +84,12 @@ def collect_task_layers(
     elif isinstance(base, Config):
         layers, reason = [Layer("config", base.to_dict())], "the config given"
     elif base == "auto":
-        name, table, why = choose_task_preset(texts.statistics())
+        pictures = data.pictures
+        name, table, why = (
+            choose_picture_preset(len(pictures), usual_side(pictures), all(picture.is_grey for picture in pictures))
+            if pictures
+            else choose_task_preset(texts.statistics())
+        )
         layers, reason = [Layer(f"preset {name} (auto)", table)], f"preset {name}: {why}"
     else:
         layers, reason = [Layer(f"preset {base}", find_preset(base))], f"preset {base}, as requested"
@@ -94,8 +100,11 @@ def collect_task_layers(
     if data.task == "embed":  # every text in a step is a negative of all others: they must not be split
         train["micro_batch_tokens"] = 1 << 20
     origin = f"task {data.task}"
-    table = {"labels": list(labels) or None, "source_languages": [], "target_languages": [], "vocabularies": "shared"}
-    task_layers = [Layer(origin, {**table, "model": model, "train": train}), *upper]
+    own: dict[str, Any] = {"labels": list(labels) or None, "source_languages": [], "target_languages": []}
+    own["vocabularies"] = "shared"
+    if data.pictures:
+        own["tokenizer"] = "bytes"  # which needs no text; it is not used
+    task_layers = [Layer(origin, {**own, "model": model, "train": train}), *upper]
     if "classes" in head:
         task_layers.append(Layer("the labels given", {"model": {"head": {"classes": head["classes"]}}}))
     return [*layers, *task_layers], reason
@@ -118,12 +127,18 @@ def describe_task(
     classes = max(len(labels), 1)
     if data.task == "tag":
         return {"kind": "tags", "classes": classes}, objective
-    head: dict[str, Any] = {"kind": "pooled", "classes": classes, "pooling": "mean", "dense": False}
+    head: dict[str, Any] = {"kind": "pooled", "classes": classes, "dense": False}
+    head["pooling"] = "first" if data.pictures else "mean"  # the class token
     if own is not None and own.kind == "pooled":
         head |= {name: getattr(own, name) for name in ("pooling", "dense", "activation")}
     elif own is not None and own.kind == "embedding":
         head |= {"pooling": own.pooling, "dense": own.dense}
     return head, objective
+
+
+def usual_side(pictures: Sequence[PictureFile]) -> int:
+    """The length of a side that half of the pictures exceed; of those that are not square, of a square as large."""
+    return int(np.median([(picture.size[0] * picture.size[1]) ** 0.5 for picture in pictures]))
 
 
 def _wants_balance(upper: Sequence[Layer]) -> bool:
@@ -156,6 +171,8 @@ def _fine_tuning_settings(data: LabelledData, config: Config) -> dict[str, Any]:
     imported = config.tokenizer.kind == "imported"
     batch_tokens = min(config.train.batch_tokens, 4096)
     tokens = 1.5 * data.count_words() + 2 * data.lines
+    if data.pictures and config.model.encoder.frontend is not None:
+        tokens = data.lines * getattr(config.model.encoder.frontend, "max_patches", 1)
     steps = int(min(max(PASSES * tokens / batch_tokens, MIN_STEPS), MAX_STEPS))
     return {
         "steps": steps,

@@ -29,7 +29,7 @@ from headway.translate.options import TranslateOptions
 from headway.translate.problem_evaluation import evaluate_problems
 from headway.translate.solver import Solver
 from headway.translate.task_evaluation import evaluate_task
-from headway.translate.task_model import TaskModel
+from headway.translate.task_model import make_task_model
 from headway.translate.translator import Translator
 
 VALIDATION_BATCH_TOKENS = 8192
@@ -184,7 +184,7 @@ def validate(
             found = evaluate_problems(solver, dataset.data.examples, samples=0).scores
         return ValidationResult(loss, task={score.name: score.value for score in found})
     if isinstance(dataset, TaskDataset):
-        task_model = TaskModel(LoadedModel(config, model, tokenizers))
+        task_model = make_task_model(LoadedModel(config, model, tokenizers), loader=dataset.loader)
         with torch.autocast(model.device.type, enabled=False):
             measured = evaluate_task(task_model, dataset.data.examples, samples=0).scores
         return ValidationResult(loss, task={score.name: score.value for score in measured})

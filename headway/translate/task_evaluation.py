@@ -46,7 +46,8 @@ def evaluate_task(
     predictions = []
     for start in range(0, len(examples), TEXTS_PER_GROUP):
         group = examples[start : start + TEXTS_PER_GROUP]
-        predictions += model.predict([e.texts[0] if model.task == "classify" else e.texts for e in group])
+        given = [e.picture or (e.texts[0] if model.task == "classify" else e.texts) for e in group]
+        predictions += model.predict(given)
     if model.task == "tag":
         gold = [e.labels for e in examples]
         return TaskEvaluation(score_tags(gold, [p.tags for p in predictions], samples), predictions)

@@ -20,7 +20,7 @@ from headway.translate.text_vectors import batch_by_length
 if TYPE_CHECKING:
     from headway.translate.backends import Engines
 
-Given = str | Sequence[str]  # a text; of match two; of tag also its words
+Given = Any  # a text; of match two; of tag also its words; of a model of pictures a picture
 
 
 class LabelScore(NamedTuple):
@@ -70,8 +70,17 @@ def language_model_of(loaded: LoadedModel, engines: "Engines | None" = None) -> 
         from headway.translate.solver import Solver
 
         return Solver(loaded, engines)
-    kind = TaskModel if objective in ENCODER_TASKS else LanguageModel
-    return kind(loaded, engines)
+    return make_task_model(loaded, engines) if objective in ENCODER_TASKS else LanguageModel(loaded, engines)
+
+
+def make_task_model(loaded: LoadedModel, engines: "Engines | None" = None, loader: Any = None) -> "TaskModel":
+    """Of text or of pictures, by the front end. loader: of pictures, which has read some already"""
+    front_end = loaded.config.model.encoder.frontend
+    if front_end is not None and front_end.reads == "pictures":
+        from headway.translate.picture_model import PictureModel
+
+        return PictureModel(loaded, engines, loader)
+    return TaskModel(loaded, engines)
 
 
 class TaskModel(LanguageModel):

@@ -123,7 +123,7 @@ def test_an_unknown_preset_is_refused() -> None:
     assert str(caught.value) == (
         'there is no preset "bases". Did you mean "base"? Choose one of: auto, tiny, small, medium, base, big, '
         "tiny_lm, small_lm, tiny_encoder, small_encoder, transnar, gpt2, gpt2-medium, gpt2-large, gpt2-xl, bert, "
-        "bert-large, bert-tiny, t5, xlnet, retro, retnet."
+        "bert-large, bert-tiny, t5, xlnet, retro, vit, vit_tiny, retnet."
     )
 
 

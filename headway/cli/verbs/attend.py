@@ -23,6 +23,7 @@ if TYPE_CHECKING:
         ('headway attend --model my-model "A dog runs." --kind cross --layer 2 --head 1', "one head in the terminal"),
         ('headway attend --model my-model "A dog runs." --numbers > weights.tsv', "the weights themselves"),
         ("headway attend --trace traced --svg dog.svg", "from a saved trace"),
+        ("headway attend --model my-vit --image cat.png --png where.png", "which patches of a picture are looked at"),
     ],
 )
 @click.argument("text", required=False)
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
 @option(
     "--trace", "traced", metavar="DIR", group="Model", help="Read a trace saved by headway trace, instead of a model."
 )
+@option("--image", metavar="FILE", group="Model", help="Look at this picture, with a model of pictures.")
 @option(
     "--kind",
     type=click.Choice(["encoder", "decoder", "cross", "nodes"]),
@@ -50,14 +52,19 @@ if TYPE_CHECKING:
 @options.pictures
 def attend(
     text: str | None, model: str | None, source_language: str, to: str, device: str, traced: str | None,
-    kind: Literal["encoder", "decoder", "cross", "nodes"] | None, layer: int | None, head: int | None, numbers: bool,
-    png: str | None, svg: str | None,
+    image: str | None, kind: Literal["encoder", "decoder", "cross", "nodes"] | None, layer: int | None,
+    head: int | None, numbers: bool, png: str | None, svg: str | None,
 ) -> None:  # fmt: skip
     """Show attention weights, in the terminal or as a picture.
 
     Rows are queries, columns are keys. A row of the decoder is labelled with the token that it is about to write. A
-    translator translates the text first; a language model only reads it."""
+    translator translates the text first; a language model only reads it. Of a picture: how much the class token attends
+    to each patch."""
     files = picture_files(png, svg)
+    if image:
+        if text or traced or kind not in (None, "encoder") or not model:
+            raise click.UsageError("--image needs --model, and no text or trace.", click.get_current_context())
+        return show_patches(model, image, device, layer or 0, head, numbers, files)
     attention = load_attention(text, model, (source_language, to), device, traced, kind, layer or 0)
     if head and head > len(attention.weights):
         from headway.errors import HeadwayError
@@ -83,6 +90,35 @@ def attend(
             print(terminal_plots.render_numbers(attention, weights, width), file=sink)
         else:
             print(format_tsv(attention, weights), file=sink)
+
+
+def show_patches(
+    model: str, image: str, device: str, layer: int, head: int | None, numbers: bool, files: list[str]
+) -> None:
+    """Where a model of pictures looks."""
+    from headway.errors import HeadwayError
+    from headway.inspect.patch_plots import draw_patches, render_patches
+    from headway.translate.picture_model import PictureModel
+    from headway.translate.translator import load
+
+    loaded = load(model, device)
+    if not isinstance(loaded, PictureModel):
+        raise HeadwayError(f"{model} reads no pictures. Train one that does: headway train --images FOLDER")
+    attention = loaded.attention(image, layer)
+    if head and head > len(attention.weights):
+        raise HeadwayError(f"there is no head {head}: this layer has heads 1 to {len(attention.weights)}.")
+    log("\t".join(f"{label} {probability:.4f}" for label, probability in loaded.predict([image], 3)[0].labels))
+    for file in files:
+        draw_patches(attention, file, head or 0)
+        log(f"wrote {file}")
+    if files:
+        return
+    weights = attention.weights[head - 1] if head else attention.weights.mean(0)
+    with open_output(None) as sink:
+        if numbers:
+            print("\n".join("\t".join(f"{weight:.6f}" for weight in row) for row in weights), file=sink)
+        else:
+            print(render_patches(weights), file=sink)
 
 
 def load_attention(

@@ -47,6 +47,7 @@ if TYPE_CHECKING:
         ("headway evaluate --model my-lm --text test.txt", "perplexity of a language model"),
         ("headway evaluate --model my-classifier --data test.tsv", "accuracy and F1 of a task, with intervals"),
         ("headway evaluate --model my-solver --data test-16.jsonl", "the share of problems that is solved"),
+        ("headway evaluate --model my-vit --images test", "the same of pictures, a folder for each label"),
     ],
 )
 @options.models
@@ -62,6 +63,13 @@ if TYPE_CHECKING:
 @options.columns
 @option("--text", metavar="FILE", group="Text", help="Text to measure the perplexity of a language model on.")
 @option("--data", multiple=True, metavar="FILE", group="Text", help="Labelled text to measure a task on.")
+@option(
+    "--images",
+    multiple=True,
+    metavar="PATH",
+    group="Text",
+    help="Labelled pictures to measure a model of pictures on: a folder with a folder for each label, or a TSV.",
+)
 @options.no_split
 @option(
     "--metric",
@@ -114,9 +122,9 @@ def evaluate(
     models: tuple[str, ...], adapter: str | None, compare: tuple[str, ...], index: str | None,
     source_language: str, to: str, device: str,
     engine: "EngineName", compute: "Compute", threads: int | None, source: str | None, target: str | None,
-    pairs: str | None, columns: tuple[str, str] | None, text: str | None, data: tuple[str, ...], example_count: int,
-    output: Path | None, no_split: bool, metrics: str | None, comet_model: str, lowercase: bool, tokenize: str,
-    **search: Any,
+    pairs: str | None, columns: tuple[str, str] | None, text: str | None, data: tuple[str, ...],
+    images: tuple[str, ...], example_count: int, output: Path | None, no_split: bool, metrics: str | None,
+    comet_model: str, lowercase: bool, tokenize: str, **search: Any,
 ) -> None:  # fmt: skip
     """Evaluate a translator on held-out text, a language model's perplexity, or a task on labelled text."""
 
@@ -125,12 +133,13 @@ def evaluate(
 
         return load_single(path, device, engine, compute, threads)
 
-    if data:
-        if text or source or target or pairs or not models:
+    if data or images:
+        if text or source or target or pairs or not models or (data and images):
+            given = "--data" if data else "--images"
             raise click.UsageError(
-                "--data measures a task: give --model, and no other text.", click.get_current_context()
+                f"{given} measures a task: give --model, and no other text.", click.get_current_context()
             )
-        return print_task_scores((*models, *compare), data, load_one, example_count, output)
+        return print_task_scores((*models, *compare), data, images, load_one, example_count, output)
     if bool(text) == bool(source or target or pairs):
         raise click.UsageError("give --source and --target, or --pairs, or --text.", click.get_current_context())
     if text and not models:
@@ -246,12 +255,15 @@ def print_comparison(
 
 
 def print_task_scores(
-    models: tuple[str, ...], data: tuple[str, ...], load: "LoadModel", example_count: int, output: Path | None
-) -> None:
+    models: tuple[str, ...], data: tuple[str, ...], images: tuple[str, ...], load: "LoadModel", example_count: int,
+    output: Path | None,
+) -> None:  # fmt: skip
     """Metrics with their intervals, a table of labels, and examples of what is wrong."""
+    from headway.cli.picture_input import read_pictures_to_evaluate
     from headway.data.labelled_files import read_labelled
     from headway.errors import HeadwayError
     from headway.text.task_metrics import BOOTSTRAP_SAMPLES
+    from headway.translate.picture_model import PictureModel
     from headway.translate.solver import Solver
     from headway.translate.task_evaluation import describe_errors, evaluate_task
     from headway.translate.task_model import TaskModel
@@ -264,7 +276,10 @@ def print_task_scores(
             continue
         if not isinstance(model, TaskModel):
             raise HeadwayError(f"{path} was not trained for a task: give --source and --target, or --text.")
-        labelled = read_labelled(data, model.task)
+        if isinstance(model, PictureModel) != bool(images):
+            reads, wanted = ("pictures", "--images") if isinstance(model, PictureModel) else ("text", "--data")
+            raise HeadwayError(f"{path} reads {reads}: give {wanted}.")
+        labelled = read_pictures_to_evaluate(images) if images else read_labelled(data, model.task)
         found = evaluate_task(model, labelled.examples)
         name = f"{path}: " if len(models) > 1 else ""
         for score in found.scores:

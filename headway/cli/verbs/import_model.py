@@ -22,6 +22,8 @@ USES = {
     "classify": 'headway predict --model {} "…"',
     "tag": 'headway predict --model {} "…"',
     "match": 'headway predict --model {} "…" "…"',
+    "classify pictures": "headway predict --model {} picture.png",
+    "embed pictures": "headway attend --model {} --image picture.png --png where.png",
 }
 KINDS = {
     "translation": "translator",
@@ -32,6 +34,8 @@ KINDS = {
     "classify": "classifier of texts",
     "tag": "tagger of words",
     "match": "classifier of pairs of texts",
+    "classify pictures": "classifier of pictures",
+    "embed pictures": "encoder of pictures",
 }
 
 
@@ -137,6 +141,8 @@ def format_report(report: "ImportReport") -> list[str]:
         languages = f", {known or ' → '.join(sides)}"
     found = (
         f"found: {report.family} {KINDS[report.objective]}{languages}, {report.parameters:,} parameters in "
-        f"{report.dtype}, a vocabulary of {report.vocabulary:,}"
+        f"{report.dtype}"
     )
+    if not report.objective.endswith("pictures"):
+        found += f", a vocabulary of {report.vocabulary:,}"
     return [found, *(f"checked: {what}" for what in report.checked), *(f"lost: {what}" for what in report.lost)]

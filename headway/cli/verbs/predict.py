@@ -1,4 +1,4 @@
-"""`headway predict`: labels, tags or scores of texts, by a model that was trained for a task."""
+"""`headway predict`: labels, tags or scores of texts or pictures, by a model that was trained for a task."""
 
 import itertools
 import json
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
         ('headway predict --model my-classifier "Wo ist der Bahnhof?"', "the label of a text, and its probability"),
         ("headway predict --model my-classifier --input mails.txt --top-k 3", "a file, line by line"),
         ('headway predict --model my-tagger --json "Ada lives in Paris ."', "each word with its tag"),
+        ("headway predict --model my-vit cat.png holidays/", "the labels of a picture, and of all in a folder"),
         ('headway predict --model my-matcher "A dog runs." "An animal moves."', "two texts that are compared"),
         ('headway predict --model my-solver "sort 31 7 52 ="', "the answer to a problem"),
         ("headway predict --model my-solver --input problems.jsonl", "problems with their graphs"),
@@ -35,7 +36,8 @@ if TYPE_CHECKING:
 @options.compute
 @option(
     "--input", "-i", "input_file", metavar="FILE", group="Text",
-    help="Read texts from this file, one a line; pairs separated by a tab. Default: standard input.",
+    help="Read texts, or paths of pictures, from this file, one a line; pairs separated by a tab. Default: standard "
+    "input.",
 )  # fmt: skip
 @option("--top-k", type=click.IntRange(min=1), default=1, group="Result", help="Number of labels to print for a text.")
 @option("--json", "as_json", is_flag=True, group="Result", help="Print a JSON object a line.")
@@ -48,12 +50,15 @@ def predict(
     top_k: int,
     as_json: bool,
 ) -> None:
-    """Label texts with a model that was trained with headway train --task.
+    """Label texts with a model that was trained with headway train --task, or pictures with one of --images.
 
     Prints label and probability of each text, separated by tabs; an empty line for an empty one. Of a tagger it prints
     the words as word/TAG; of a model that compares texts, the label or the score of each pair; of one that solves
-    problems, the answer and its probability. A problem is a text, or a JSON object with "text" and "graph"."""
+    problems, the answer and its probability. A problem is a text, or a JSON object with "text" and "graph". Of pictures
+    it prints the path, too."""
+    from headway.cli.picture_input import list_paths, print_predictions
     from headway.errors import HeadwayError
+    from headway.translate.picture_model import PictureModel
     from headway.translate.solver import Solver
     from headway.translate.task_model import TaskModel
     from headway.translate.translator import load
@@ -70,6 +75,8 @@ def predict(
         raise HeadwayError(f"{model} was not trained for a task. Train one: headway train --task classify --data FILE")
     if text and input_file:
         raise click.UsageError("give texts or --input, not both.", click.get_current_context())
+    if isinstance(loaded, PictureModel):
+        return print_predictions(loaded, list_paths(text, input_file), top_k, as_json)
     if loaded.task == "match" and text and len(text) != 2:
         raise click.UsageError("give two texts to compare.", click.get_current_context())
     for group in _read_texts(loaded, text, input_file):

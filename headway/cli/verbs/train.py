@@ -34,6 +34,7 @@ OPTION_NAMES = ("objective", "task", "steps", "epochs", "seconds", "seed", "devi
         ),
         ("headway train --task classify --data mails.tsv --out my-classifier", "labels of texts: see docs/tasks.md"),
         ("headway train --task solve --data train.jsonl --out my-solver", "answers to problems: see docs/transnar.md"),
+        ("headway train --images photos --out my-vit", "labels of pictures, a folder each: see docs/vit.md"),
         (
             "headway train --text mono.txt --objective span_corruption --out base",
             "pre-train a translator on text of either language: then --from-model base",
@@ -139,6 +140,14 @@ OPTION_NAMES = ("objective", "task", "steps", "epochs", "seconds", "seed", "devi
     "or score; anchor, positive, perhaps negatives; text, answer, and in .jsonl graph.",
 )
 @option("--valid-data", multiple=True, metavar="FILE", group="Task", help="The same for validation.")
+@option(
+    "--images",
+    multiple=True,
+    metavar="PATH",
+    group="Task",
+    help="Label pictures: a folder with a folder for each label, or a TSV of path and label.",
+)
+@option("--valid-images", multiple=True, metavar="PATH", group="Task", help="The same for validation.")
 @option(
     "--from",
     "source_languages",
@@ -279,6 +288,8 @@ def train(
                 f"--from-model and {option_name} were both given: the model has its own {own}.", context
             )
     options: dict[str, Any] = {name: given.pop(name) for name in OPTION_NAMES}
+    if given["images"] and not options["task"]:
+        options["task"] = "classify"
     options |= {
         "from_model": from_model,
         "tokenizer": tokenizer,

@@ -31,6 +31,7 @@ SLOT_PAGES = {
     "search": "mask_predict.md",
     "alignment": "alignments.md",
     "shortlist": "shortlist.md",
+    "augmentation": "vit.md",
     "optimiser": "training.md",
     "schedule": "training.md",
     "tokenizer": "tokenizers.md",

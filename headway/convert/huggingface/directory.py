@@ -20,6 +20,7 @@ from headway.text.language_codes import match_languages
 from headway.text.tokenizer.imported import ImportedTokenizer
 from headway.text.tokenizer.pair import Tokenizers
 
+PREPROCESSOR_FILE = "preprocessor_config.json"  # how pictures or sound become what a model reads
 QUANTIZED_FAMILIES = ("bitnet",)  # that are quantized by nature
 
 
@@ -31,6 +32,8 @@ def plan_import(path: Path, options: ImportOptions) -> ImportPlan:
     folder = replace(ModelFolder.open(path), target_language=options.target_language)
     if (sentence := read_sentence_modules(path)) is not None:
         folder = replace(folder, config={**folder.config, "sentence_embedding": sentence})
+    if path.joinpath(PREPROCESSOR_FILE).exists():
+        folder = replace(folder, config={**folder.config, "preprocessor": read_json_object(path / PREPROCESSOR_FILE)})
     architecture = read_architecture(folder)
     text = keep_original(read_text(architecture, folder), folder)
     sources, targets = choose_languages(architecture, text, options)

@@ -23,6 +23,8 @@ DROPPED = ("auto_map", "name_or_path", "special_tokens_map_file", "tokenizer_fil
 
 def keep_original(text: ModelText, folder: ModelFolder) -> ModelText:
     """The same, whose imported tokenizers say where they come from."""
+    if text.tokenizers.target.kind != "imported":
+        return text  # the model reads no text
     original = {"config": read_tokenizer_config(folder.path), "files": list_tokenizer_files(folder)}
     source, target = text.tokenizers.source, text.tokenizers.target
     writer = _with_original(target, original)

@@ -135,6 +135,22 @@ def resolve_front_end(part: Any, scope: Scope, positions: Sequence[Any]) -> Any:
     return part.resolved(scope)
 
 
+def check_head(part: Any, head: Any, writes_text: bool) -> None:
+    """Raise ConfigError for a head that cannot read what this front end makes."""
+    if not writes_text and head.kind in ("logits", "masked"):
+        raise ConfigError(
+            f'the head "{head.kind}" scores tokens, and this model reads {part.reads} alone. Choose "pooled" or '
+            '"embedding", or give it a decoder.',
+            "head",
+        )
+    if getattr(head, "pooling", "") == "first" and not part.has_class_token:
+        raise ConfigError(
+            f"the head takes the first vector for the whole, and {part.kind} has no class token there. Set pooling = "
+            '"mean".',
+            "head.pooling",
+        )
+
+
 class InputEnd(nn.Module):
     """dropout(norm(x + positions of the stack)): how each front end ends."""
 
