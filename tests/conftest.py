@@ -12,6 +12,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+import hypothesis
 import pytest
 import torch
 
@@ -24,6 +25,10 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 # The tests' tensors are tiny: more threads only get into each other's way, and change the order of sums.
 torch.set_num_threads(1)
 os.environ.update(OMP_NUM_THREADS="1", RAYON_NUM_THREADS="1")  # in the programs that they start, and in tokenizers
+
+# Beside others an example may take any time.
+hypothesis.settings.register_profile("beside others", deadline=None)
+hypothesis.settings.load_profile("beside others")
 
 # What tests tokenise goes to a folder of their own, which is gone afterwards.
 os.environ["HEADWAY_CACHE"] = tempfile.mkdtemp(prefix="headway-tests-")
