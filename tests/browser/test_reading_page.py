@@ -135,7 +135,7 @@ def test_hidden_words_are_guessed(page: Look, axe: str) -> None:
     assert pieces(page) == before
     at(page, "masked", "The [MASK] sees.\nIt barks.", panel="probabilities")
     page.page.wait_for_selector("#labels")
-    assert "The text has a mask here" in page.page.inner_text("#panel")
+    page.page.wait_for_selector("text=The text has a mask here")
     assert page.page.locator("#hide").count() == 0 and page.page.locator(".facts dd").count() == 1
     shares = [float(text.rstrip(" %")) for text in page.page.locator("#labels .number").all_inner_texts()]
     assert sum(shares) == pytest.approx(100, abs=0.2)
