@@ -139,7 +139,7 @@ def sign_test(wins: int, losses: int) -> float:
     """The probability of a difference as large or larger, either way, if both were equally good."""
     total = wins + losses
     tail = sum(math.comb(total, n) for n in range(max(wins, losses), total + 1))
-    return min(2 * tail / 2**total, 1.0)
+    return float(min(2 * tail / 2**total, 1.0))
 
 
 if __name__ == "__main__":
