@@ -48,7 +48,10 @@ VERBS = {
     ),
     "embed": ("headway.cli.verbs.embed:embed", "Write a vector for each line of a file, to search by meaning."),
     "search": ("headway.cli.verbs.search:search", "Find the texts nearest to a query, by their vectors."),
-    "answer": ("headway.cli.verbs.answer:answer", "Answer questions from your own documents, with quotes."),
+    "answer": (
+        "headway.cli.verbs.answer:answer",
+        "Answer a question from documents, and quote what the answer rests on.",
+    ),
     "index": ("headway.cli.verbs.index:index", "Make text searchable, for models that retrieve."),
     "serve": (
         "headway.cli.verbs.serve:serve",

@@ -52,6 +52,9 @@ def check_tokens(model: ServedModel, body: Any) -> list[int]:
 
     config = find_network(model).config
     sides = (("encoder", body.read, config.source_vocabulary), ("decoder", body.written, config.vocabulary))
+    expected = getattr(body, "expected", ())
+    if max(expected, default=0) >= config.vocabulary:
+        raise ApiError(400, f"Invalid request: token {max(expected)} is not in this model's vocabulary")
     max_tokens = max(model.summary.max_tokens, MAX_TRACED_TOKENS if model.is_causal else 0) + EXTRA_TOKENS
     for side, ids, vocabulary in sides:
         if max(ids, default=0) >= (vocabulary or config.vocabulary):

@@ -245,7 +245,7 @@ def test_language_models(look: Callable[..., Look], lm_dir: Path, masked_dir: Pa
         assert seen.faults == []
     with running(masked_dir) as server:
         seen = look(url=server.url).open(panel="attribution", text=text).ended()
-        assert "guesses hidden words" in seen.page.inner_text("#panel")
+        assert "no tokens whose causes" in seen.page.inner_text("#panel")
         seen.tab("compare").page.fill("#other-text", "The cat sees")
         seen.page.click("#compare-go")
         seen.page.wait_for_selector("#map-difference")

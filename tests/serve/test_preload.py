@@ -24,7 +24,7 @@ def test_the_first_model_is_there_before_anybody_asks(translator_dir: Path, lm_d
 def test_torch_waits_where_memory_is_short(translator_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     described: list[str] = []
 
-    def describe(model: ServedModel, *lengths: int) -> None:
+    def describe(pool: ModelPool, model: ServedModel, *lengths: int) -> None:
         described.append(model.name)
 
     monkeypatch.setattr("headway.serve.routes.inspect.describe_served_model", describe)

@@ -59,7 +59,8 @@ def test_products(machine: str, rows: int, size: tuple[int, int], positive: bool
     alone = torch.cat([layer.forward_rows(x[row : row + 1]) for row in range(rows)])
     assert torch.equal(alone, layer.forward_rows(x))
     assert torch.equal(
-        Int8Linear(whole, scale, bias, positive=positive, relu=True).forward_rows(x), layer.forward_rows(x).relu()
+        Int8Linear(whole, scale, bias, positive=positive, activation="relu").forward_rows(x),
+        layer.forward_rows(x).relu(),
     )
 
 

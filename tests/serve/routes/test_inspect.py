@@ -176,6 +176,7 @@ def test_experts_and_tables_that_are_cut(tmp_path: Path, monkeypatch: pytest.Mon
         other = 3 - sum(router["chosen"][3])  # which this token does not go to
         assert server.post("/api/layer", {**body, "expert": other}).json()["layer"]["neurons"] is None
         assert "no expert 9" in server.error("/api/layer", {**body, "expert": 9})[1]
+        assert "token 99999 is not in" in server.error("/api/layer", {**body, "expected": [99999]})[1]
         monkeypatch.setattr("headway.inspect.layer_answers.MAX_CELLS", 6)
         cut = server.post("/api/layer", body).json()["layer"]["router"]
         assert (cut["first"], floats(cut["probabilities"]).shape) == (2, (2, 3))
