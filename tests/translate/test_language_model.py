@@ -146,7 +146,7 @@ def test_a_stream_is_the_same_text(model: LanguageModel) -> None:
 
 def test_what_is_wrong_is_said_before_anything_is_written(model: LanguageModel, masked: LanguageModel) -> None:
     with pytest.raises(
-        HeadwayError, match=r"this is a masked language model: it cannot continue a text. Try: headway evaluate"
+        HeadwayError, match=r"this is a masked language model: it cannot continue a text. Try: headway fill"
     ):
         masked.stream("The")
     with pytest.raises(HeadwayError, match=r"this is a masked language model"):
