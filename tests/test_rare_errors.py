@@ -12,11 +12,13 @@ import headway
 from headway.answering import document_files
 from headway.answering.document_files import find_documents
 from headway.answering.passage_index import build_passage_index, open_passage_index
+from headway.cli.verbs.page import _example_texts
 from headway.config.schema import from_dict, make_part
 from headway.config.search import Search
 from headway.decode import dispatch
 from headway.decode.mask_predict import Refinement
 from headway.errors import ConfigError, HeadwayError
+from headway.inspect import iteration_tracer
 from headway.inspect.attribution import attribute_translation
 from headway.inspect.influence import measure_influence
 from headway.inspect.static_site import write_site
@@ -142,3 +144,22 @@ def test_sites_that_cannot_be_written(tmp_path: Path) -> None:
         write_site([], tmp_path / "site")
     with pytest.raises(HeadwayError, match="cannot be written"):
         write_site([], tmp_path / "file" / "below")
+
+
+def test_a_site_in_a_language_without_examples() -> None:
+    train = SimpleNamespace(objective=SimpleNamespace(kind="translation"))
+    loaded: Any = SimpleNamespace(config=SimpleNamespace(train=train))
+    with pytest.raises(HeadwayError, match="there are no example texts in qtx: give --text"):
+        _example_texts(loaded, "qtx", "m")
+
+
+def test_iterations_that_end_in_another_output(monkeypatch: pytest.MonkeyPatch) -> None:
+    def iterate(*given: Any, on_iteration: Any, **more: Any) -> None:
+        on_iteration(1, torch.tensor([[7]]), torch.zeros(1, 1))
+
+    monkeypatch.setattr(iteration_tracer, "find_method", lambda stepper, search: object())
+    monkeypatch.setattr(iteration_tracer, "mask_predict", iterate)
+    stepper = SimpleNamespace(reference_model=SimpleNamespace(device="cpu"))
+    translator: Any = SimpleNamespace(steppers=[stepper], special_tokens=UNMASKED)
+    with pytest.raises(HeadwayError, match="do not end in its output"):
+        iteration_tracer.trace_iterations(translator, [5], Search(), [8])
